@@ -1,0 +1,28 @@
+"""The checks, one module each, registered by decorator; a check is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, TypeVar
+
+CheckClass = TypeVar("CheckClass", bound=type[Any])
+
+PASSIVE = ("pool", "version", "drift", "exposure")
+ACTIVE: tuple[str, ...] = ()
+MODULES = (*PASSIVE, *ACTIVE)
+
+_registered: dict[str, Any] = {}
+
+
+def register(check: CheckClass) -> CheckClass:
+    """Class decorator: make the check known under its ``id``."""
+    _registered[check.id] = check()
+    return check
+
+
+def get(check_id: str) -> Any:
+    """The check with this id; ValueError with a sentence when there is none."""
+    if check_id not in MODULES:
+        raise ValueError(f"there is no check called {check_id!r}; the checks are {', '.join(MODULES)}")
+    import_module(f"kvaudit.checks.{check_id}")
+    return _registered[check_id]
