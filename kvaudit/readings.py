@@ -176,6 +176,7 @@ class EngineFacts:
     components: Mapping[str, str] = field(default_factory=dict)  # connector or offload name -> version or ""
     exposures: tuple[Exposure, ...] = ()
     workers: tuple[Worker, ...] = ()
+    counters: Mapping[str, float] = field(default_factory=dict)  # move while serving; never a fingerprint
     notes: tuple[str, ...] = ()  # sentences: low confidence, traps met, what was not asked
 
     def setting(self, name: str) -> Reading[Any]:

@@ -38,11 +38,16 @@ Answers = Mapping[str, Answer]
 class Step:
     """One GET of an engine's reading plan. ``unless`` names an earlier path: when that one
     answered 200 this step is skipped (old and new endpoint names). ``destructive`` marks a read
-    that takes data from other readers; it is asked at most once per audit and said so."""
+    that takes data from other readers; it is asked at most once per audit and said so.
+
+    ``identifies`` marks a path that is harmless on every engine. While the engine is not known,
+    only these are asked (each path once over all adapters); the rest of the recognised adapter's
+    plan follows. Without this, looking for vLLM's ``/metrics`` would drain TensorRT-LLM's."""
 
     path: str
     unless: str = ""
     destructive: bool = False
+    identifies: bool = False
 
 
 @runtime_checkable
@@ -51,8 +56,15 @@ class Engine(Protocol):
 
     id: ClassVar[str]
     title: ClassVar[str]
-    plan: ClassVar[Sequence[Step]]
-    """GETs in order; together with ``posts`` this is the allow-list of the transport."""
+
+    @property
+    def plan(self) -> Sequence[Step]:
+        """GETs in order; with ``gets`` and ``posts`` this is the allow-list of the transport.
+        A class attribute serves as well; `kvaudit.engines.generic` has one plan per node."""
+        ...
+
+    gets: ClassVar[frozenset[str]]
+    """Further GET paths that checks may ask, outside the plan (exposure: ``/openapi.json``)."""
     posts: ClassVar[frozenset[str]]
     """POST paths that active checks may use (completions, tokenize)."""
 
