@@ -1,0 +1,82 @@
+"""Bounds on rates from few events: what a clean run may claim, and how many trials that takes."""
+
+from __future__ import annotations
+
+import math
+
+
+def trials_for_power(rate: float, power: float = 0.95) -> int:
+    """Trials so that at least one hit is seen with probability ``power`` when each hits with
+    probability ``rate``: ceil(ln(1 - power) / ln(1 - rate)). ValueError outside (0, 1)."""
+    if not (0 < rate < 1 and 0 < power < 1):
+        raise ValueError("rate and power lie strictly between 0 and 1")
+    return math.ceil(math.log1p(-power) / math.log1p(-rate))
+
+
+def upper_bound(hits: int, trials: int, confidence: float = 0.95) -> float:
+    """One-sided Clopper-Pearson upper bound on a rate; 1.0 without trials (nothing was learnt)."""
+    _count(hits, trials)
+    if hits >= trials:
+        return 1.0
+    if hits == 0:
+        return float(-math.expm1(math.log1p(-confidence) / trials))  # 1 - 0.05^(1/n), exact at k = 0
+    from scipy.stats import beta
+
+    return float(beta.ppf(confidence, hits + 1, trials - hits))
+
+
+def interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Two-sided Clopper-Pearson interval; (0, 1) without trials."""
+    _count(hits, trials)
+    if trials == 0:
+        return 0.0, 1.0
+    from scipy.stats import beta
+
+    alpha = (1 - confidence) / 2
+    low = 0.0 if hits == 0 else float(beta.ppf(alpha, hits, trials - hits + 1))
+    high = 1.0 if hits == trials else float(beta.ppf(1 - alpha, hits + 1, trials - hits))
+    return low, high
+
+
+def leak_bound(trials: int, surfacing: float, dirtying: float, confidence: float = 0.95) -> float:
+    """Upper bound on the chance that such a request leaks, from ``trials`` clean ones, corrected for
+    the share of leaks that would have shown: bound / (c * s), capped at 1 (methods.md 2.a)."""
+    if not (0 <= surfacing <= 1 and 0 <= dirtying <= 1):
+        raise ValueError("surfacing and dirtying are shares between 0 and 1")
+    visible = surfacing * dirtying
+    return 1.0 if visible == 0 else min(1.0, upper_bound(0, trials, confidence) / visible)
+
+
+def critical_count(trials: int, rate: float, alpha: float = 0.01) -> int:
+    """Largest c with P(X <= c) <= alpha for X ~ Binomial(trials, rate): at or below it the
+    observed count is too low for that rate. -1 when even zero is not surprising."""
+    if trials < 0 or not 0 <= rate <= 1:
+        raise ValueError("trials is not negative and rate a share between 0 and 1")
+    cumulative, largest = 0.0, -1
+    for count in range(trials + 1):
+        cumulative += math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
+        if cumulative > alpha:
+            break
+        largest = count
+    return largest
+
+
+def fisher_greater(hits: int, trials: int, control_hits: int, control_trials: int) -> float:
+    """One-sided Fisher exact p-value that the first rate exceeds the control's; 1.0 when either
+    side has no trial. Hypergeometric tail, summed with integers."""
+    _count(hits, trials)
+    _count(control_hits, control_trials)
+    if trials == 0 or control_trials == 0:
+        return 1.0
+    total, marked = trials + control_trials, hits + control_hits
+    ways = sum(
+        math.comb(trials, k) * math.comb(control_trials, marked - k)
+        for k in range(hits, min(trials, marked) + 1)
+        if marked - k <= control_trials
+    )
+    return min(1.0, ways / math.comb(total, marked))
+
+
+def _count(hits: int, trials: int) -> None:
+    if not 0 <= hits <= trials:
+        raise ValueError(f"{hits} hits in {trials} trials is not a count")
