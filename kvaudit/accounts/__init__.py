@@ -1,0 +1,1 @@
+"""People, teams, roles and API tokens: who may see and do what."""

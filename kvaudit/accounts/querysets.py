@@ -1,0 +1,39 @@
+"""Reads of accounts, and what a user may see."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from django.db import models
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from kvaudit.accounts.models import ApiToken, Team, User  # noqa: F401
+
+
+class TeamQuerySet(models.QuerySet["Team"]):
+    def visible_to(self, user: User | AnonymousUser) -> TeamQuerySet:
+        """Teams of which the user is a member; all for whoever holds a fleet-wide role."""
+        from kvaudit.accounts.access import access_of
+
+        access = access_of(user)
+        if access.fleet_role is not None:
+            return self.all()
+        return self.filter(pk__in=access.team_roles)
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def usable(self, at: datetime) -> ApiTokenQuerySet:
+        """Not revoked, not expired, owner active."""
+        current: Any = models.Q(expires_at=None) | models.Q(expires_at__gt=at)
+        return self.filter(current, revoked_at=None, owner__is_active=True)
+
+    def visible_to(self, user: User | AnonymousUser) -> ApiTokenQuerySet:
+        """One's own; all for an admin."""
+        from kvaudit.accounts.access import can
+
+        if can(user, "manage_tokens"):
+            return self.all()
+        return self.filter(owner_id=user.pk) if user.pk else self.none()

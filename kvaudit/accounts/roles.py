@@ -1,0 +1,45 @@
+"""Five cumulative roles and the closed list of what they allow.
+
+A role held through a membership counts for that team's deployments. A role group on the user
+itself counts for every team (the security team's auditor, the admin). A superuser is an admin.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Each role may do all that the ones above it may. The values are the group names."""
+
+    VIEWER = "viewer"
+    AUDITOR = "auditor"
+    OPERATOR = "operator"
+    APPROVER = "approver"
+    ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    def includes(self, other: Role) -> bool:
+        return self.rank >= other.rank
+
+
+_RANKS = {role: rank for rank, role in enumerate(Role)}
+
+ABILITIES: dict[str, Role] = {
+    "view": Role.VIEWER,  # status, results, plans, nodes without their secrets
+    "read_evidence": Role.AUDITOR,  # stored bodies of engines' answers
+    "view_ledger": Role.AUDITOR,
+    "run_audits": Role.OPERATOR,  # "Audit now", cancel
+    "pause_probes": Role.OPERATOR,
+    "edit_plans": Role.OPERATOR,
+    "edit_fleet": Role.OPERATOR,  # deployments, nodes, pins, tenants' keys, import
+    "give_consent": Role.APPROVER,  # long prompts while the pool is small
+    "approve": Role.APPROVER,  # waivers and attestations of others
+    "manage_channels": Role.ADMIN,
+    "manage_tokens": Role.ADMIN,  # other people's tokens; everybody makes their own
+    "manage_accounts": Role.ADMIN,
+}
+"""Ability -> the least role that has it. An unknown ability is a programming error, not a no."""

@@ -1,0 +1,1 @@
+"""Telling people: channels and a transactional outbox."""

@@ -1,0 +1,40 @@
+"""Reads of channels and the outbox."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Self
+
+from django.db import models
+from django.db.models import Q
+
+from kvaudit.accounts.access import access_of
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from kvaudit.accounts.models import Team, User
+    from kvaudit.notify.models import Channel, OutboxMessage  # noqa: F401
+
+
+class ChannelQuerySet(models.QuerySet["Channel"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Channels of the teams in which the user manages channels; all for an admin."""
+        access = access_of(user)
+        if access.everywhere("manage_channels"):
+            return self.all()
+        return self.filter(team_id__in=access.team_ids_where("manage_channels"))
+
+    def hearing(self, event: str, team: Team) -> Self:
+        """Enabled channels that are told of this event of a deployment of this team."""
+        return self.filter(Q(team=None) | Q(team=team), enabled=True, events__contains=[event])
+
+
+class OutboxQuerySet(models.QuerySet["OutboxMessage"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        from kvaudit.notify.models import Channel
+
+        return self.filter(channel__in=Channel.objects.visible_to(user))
+
+    def due(self, at: datetime) -> Self:
+        return self.filter(state="pending", next_attempt_at__lte=at).order_by("next_attempt_at")
