@@ -49,6 +49,7 @@ class Rules:
     context: int | None = None  # tokens, declared; the larger of declared and read counts
     edge_limit: int | None = None  # tokens, declared: longer prompts are refused at the edge
     conditions: Mapping[str, bool] = field(default_factory=dict)  # advisory conditions, declared
+    disagg_buffer: int | None = None  # tokens, declared: what one prefill-to-decode transfer can hold
 
 
 @dataclass(frozen=True, slots=True)
