@@ -1,0 +1,9 @@
+"""Plans, runs, results, evidence and state."""
+
+from django.apps import AppConfig
+
+
+class AuditsConfig(AppConfig):
+    name = "kvaudit.audits"
+    label = "audits"
+    default_auto_field = "django.db.models.BigAutoField"

@@ -1,0 +1,387 @@
+"""Plan -> Run -> Result, the evidence they cite, and state as intervals.
+
+Built for ten million results: bigint keys that grow with time (keyset pages walk them), partial
+indices for what is live, and state in rows of its own, so that no page scans history.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from kvaudit.audits.querysets import (
+    CheckStateQuerySet,
+    OverdueQuerySet,
+    PlanQuerySet,
+    ResultQuerySet,
+    RunQuerySet,
+    StateChangeQuerySet,
+)
+from kvaudit.verdict import Verdict
+
+if TYPE_CHECKING:
+    from kvaudit.fleet.models import Deployment
+
+VERDICTS = [(verdict.value, verdict.value) for verdict in Verdict]
+
+
+class Kind(models.TextChoices):
+    PASSIVE = "passive"  # reads allow-listed paths; no load
+    ACTIVE = "active"  # sends prompts; one set per deployment at a time
+
+
+class Trigger(models.TextChoices):
+    SCHEDULE = "schedule"
+    MANUAL = "manual"  # "Audit now"
+    DRIFT = "drift"  # a capacity change was seen
+    RETRY = "retry"  # an inconclusive is re-run once
+
+
+class RunState(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"  # has a verdict
+    CANCELLED = "cancelled"  # has a verdict, never pass
+    MISSED = "missed"  # never ran: no verdict, counts as missing
+
+
+class Plan(models.Model):
+    """One version of a schedule. A change closes this row (``valid_to``) and opens the next version
+    under the same ``series``; only ``next_due`` and the missed-slot cursor move, and those belong to
+    the dispatcher.
+
+    Selects its explicit deployments and, where ``team`` or ``engine`` is set, every deployment that
+    matches both. Exactly one of ``cron`` (read in ``zone``) and ``interval`` (seconds) is set.
+    """
+
+    series = models.UUIDField(default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=120)
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    checks = ArrayField(models.CharField(max_length=40))
+    deployments = models.ManyToManyField("fleet.Deployment", related_name="plans", blank=True)
+    team = models.ForeignKey(
+        "accounts.Team", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    engine = models.CharField(max_length=20, blank=True)
+    cron = models.CharField(max_length=120, blank=True)
+    zone = models.CharField(max_length=60, default="UTC")
+    interval = models.PositiveIntegerField(null=True, blank=True, help_text="seconds")
+    jitter = models.PositiveIntegerField(default=0, help_text="seconds")
+    windows = models.JSONField(default=list, blank=True)
+    budget_seconds = models.PositiveIntegerField(null=True, blank=True)
+    budget_tokens = models.BigIntegerField(null=True, blank=True)
+    enabled = models.BooleanField(default=True)
+
+    valid_from = models.DateTimeField(default=timezone.now)
+    valid_to = models.DateTimeField(null=True, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    next_due = models.DateTimeField(null=True, blank=True)
+    # Slots strictly between these two were missed while nothing dispatched and are still to be written.
+    missed_after = models.DateTimeField(null=True, blank=True)
+    missed_before = models.DateTimeField(null=True, blank=True)
+
+    objects = PlanQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["series"], condition=Q(valid_to=None), name="audits_plan_one_open_version"
+            ),
+            models.CheckConstraint(
+                condition=(Q(cron="", interval__gt=0) | (~Q(cron="") & Q(interval=None))),
+                name="audits_plan_cron_or_interval",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["next_due"], name="audits_plan_due", condition=Q(enabled=True, valid_to=None)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def matches(self, deployment: Deployment) -> bool:
+        """Whether team and engine select the deployment (its *declared* engine); the explicit list
+        is not looked at."""
+        if self.team_id is None and not self.engine:
+            return False
+        right_team = self.team_id is None or self.team_id == deployment.team_id
+        return right_team and self.engine in ("", deployment.engine)
+
+
+class Run(models.Model):
+    """One audit of one deployment: the truth of which the broker only rings the bell.
+
+    A scheduled run is identified by (plan, deployment, slot); slot is the scheduled UTC instant
+    before jitter. Every other trigger has no slot. ``slots`` is above 1 only for the one missed row
+    that stands for slots older than the horizon of `dispatching`.
+    """
+
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.PROTECT, related_name="runs", db_index=False
+    )
+    plan = models.ForeignKey(
+        Plan, null=True, blank=True, on_delete=models.PROTECT, related_name="runs", db_index=False
+    )
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    trigger = models.CharField(max_length=8, choices=Trigger.choices)
+    checks = ArrayField(models.CharField(max_length=40))
+    slot = models.DateTimeField(null=True, blank=True)
+    slots = models.PositiveIntegerField(default=1)
+    retry_of = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="retries"
+    )
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    state = models.CharField(max_length=9, choices=RunState.choices, default=RunState.QUEUED)
+    verdict = models.CharField(max_length=12, choices=VERDICTS, null=True, blank=True)
+    warn = models.BooleanField(default=False)
+    summary = models.TextField(blank=True)
+    fingerprint = models.CharField(max_length=64, blank=True)
+    tokens_spent = models.BigIntegerField(default=0)
+    progress = models.JSONField(default=dict, blank=True)
+
+    not_before = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    rung_at = models.DateTimeField(null=True, blank=True)
+    rings = models.PositiveSmallIntegerField(default=0)
+    attempt = models.PositiveSmallIntegerField(default=0)
+    lease_token = models.UUIDField(null=True, blank=True)
+    lease_until = models.DateTimeField(null=True, blank=True)
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+    cancel_requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["plan", "deployment", "slot"], name="audits_run_one_per_slot"),
+            models.UniqueConstraint(
+                fields=["deployment"],
+                condition=Q(kind="active", state="running"),
+                name="audits_run_one_active_set",
+            ),
+            # Only a run that ended has a verdict, and one that ended always has one.
+            models.CheckConstraint(
+                condition=(
+                    Q(state__in=["finished", "cancelled"], verdict__isnull=False)
+                    | Q(state__in=["queued", "running", "missed"], verdict=None)
+                ),
+                name="audits_run_verdict_when_ended",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state="cancelled", verdict="pass"), name="audits_run_cancelled_never_pass"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["deployment", "-id"], name="audits_run_of_deployment"),
+            models.Index(fields=["not_before"], name="audits_run_queued", condition=Q(state="queued")),
+            models.Index(fields=["lease_until"], name="audits_run_running", condition=Q(state="running")),
+        ]
+
+    def __str__(self) -> str:
+        return f"run {self.pk}"
+
+    @property
+    def ended(self) -> bool:
+        return self.state not in (RunState.QUEUED, RunState.RUNNING)
+
+
+class Result(models.Model):
+    """What one check concluded in one attempt of a run. Never updated.
+
+    ``evidence`` lists ``{kind, sha256, source}`` of everything that was looked at, kept or not;
+    what was kept hangs on the run (`RunEvidence`).
+    """
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="results", db_index=False)
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+    attempt = models.PositiveSmallIntegerField()
+    check_id = models.CharField(max_length=40)
+    verdict = models.CharField(max_length=12, choices=VERDICTS)
+    warn = models.BooleanField(default=False)
+    severity = models.CharField(max_length=10, blank=True)
+    summary = models.TextField()
+    measures = models.JSONField(default=dict)
+    next_step = models.TextField(blank=True)
+    does_not_prove = models.TextField(blank=True)
+    evidence = models.JSONField(default=list)
+    observed_at = models.DateTimeField()
+
+    objects = ResultQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "attempt", "check_id"], name="audits_result_one_per_attempt"
+            ),
+        ]
+        indexes = [models.Index(fields=["deployment", "check_id", "-id"], name="audits_result_of_check")]
+
+    def __str__(self) -> str:
+        return f"{self.check_id}: {self.verdict}"
+
+
+class Evidence(models.Model):
+    """Redacted bytes named by their own SHA-256; the same answer read a thousand times is one row."""
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    content_type = models.CharField(max_length=100, blank=True)
+    encoding = models.CharField(max_length=10, default="zlib")
+    size = models.PositiveIntegerField(help_text="bytes before compression")
+    body = models.BinaryField()
+    created_at = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return self.sha256
+
+
+class RunEvidence(models.Model):
+    """That a run kept this evidence, where it came from and of which node (its name then)."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="kept_evidence", db_index=False)
+    evidence = models.ForeignKey(Evidence, on_delete=models.PROTECT, related_name="uses")
+    kind = models.CharField(max_length=10)  # response, request or reading
+    source = models.CharField(max_length=300)
+    node_name = models.CharField(max_length=120, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["run", "evidence", "source"], name="audits_run_evidence_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.source
+
+
+class CheckState(models.Model):
+    """One interval during which a check said the same about a deployment (or one of its nodes).
+
+    Open while ``closed_at`` is null. An open interval whose ``expires_at`` has passed is what was
+    last known and counts as expired: evaluated when read, never stamped. A capacity change moves
+    ``expires_at`` to its own moment and names itself in ``expired_by``. The next result closes the
+    interval, even when it says the same again.
+    """
+
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.CASCADE, related_name="check_states", db_index=False
+    )
+    node = models.ForeignKey("fleet.Node", null=True, blank=True, on_delete=models.CASCADE, related_name="+")
+    check_id = models.CharField(max_length=40)
+    verdict = models.CharField(max_length=12, choices=VERDICTS)
+    warn = models.BooleanField(default=False)
+    severity = models.CharField(max_length=10, blank=True)
+    summary = models.TextField(blank=True)
+    since = models.DateTimeField()
+    last_confirmed = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    expired_by = models.CharField(max_length=40, blank=True)
+    expiry_noted = models.BooleanField(default=False)  # the StateChange "expired" has been written
+    closed_at = models.DateTimeField(null=True, blank=True)
+    interval = models.PositiveIntegerField(default=0, help_text="seconds between scheduled runs, 0 = none")
+    fingerprint = models.CharField(max_length=64, blank=True)
+    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="+")
+    result = models.ForeignKey(Result, on_delete=models.PROTECT, related_name="+")
+
+    objects = CheckStateQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["deployment", "node", "check_id"],
+                condition=Q(closed_at=None),
+                nulls_distinct=False,
+                name="audits_state_one_open",
+            ),
+            models.CheckConstraint(
+                condition=Q(last_confirmed__gte=models.F("since")), name="audits_state_confirmed_after_since"
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["deployment", "check_id", "since"], name="audits_state_history"),
+            models.Index(
+                fields=["expires_at"],
+                name="audits_state_to_note",
+                condition=Q(closed_at=None, expiry_noted=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.check_id}: {self.verdict}"
+
+
+class StateChange(models.Model):
+    """Something that changed; what timeline, incidents and notifications are made of.
+
+    Upper apps read these rows by id and keep their own cursor; nothing here calls them.
+    """
+
+    class What(models.TextChoices):
+        VERDICT = "verdict"
+        CAPACITY = "capacity"  # significant change of a fingerprint; ``detail`` holds the diff
+        EXPIRED = "expired"
+        OVERDUE = "overdue"
+        BACK = "back on schedule"
+        RUN = "run"  # a run was lost or cancelled
+
+    at = models.DateTimeField()
+    deployment = models.ForeignKey(
+        "fleet.Deployment", on_delete=models.CASCADE, related_name="audits_state_changes"
+    )
+    node = models.ForeignKey("fleet.Node", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    plan = models.ForeignKey(Plan, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    what = models.CharField(max_length=20, choices=What.choices)
+    check_id = models.CharField(max_length=40, blank=True)
+    before = models.CharField(max_length=20, blank=True)
+    after = models.CharField(max_length=20, blank=True)
+    summary = models.TextField()
+    detail = models.JSONField(default=dict, blank=True)
+
+    objects = StateChangeQuerySet.as_manager()
+
+    class Meta:
+        indexes = [models.Index(fields=["deployment", "-id"], name="audits_change_of_deployment")]
+
+    def __str__(self) -> str:
+        return self.summary
+
+
+class Overdue(models.Model):
+    """An interval during which a plan's audits of a deployment did not happen when they were due."""
+
+    plan = models.ForeignKey(Plan, on_delete=models.CASCADE, related_name="+")
+    deployment = models.ForeignKey("fleet.Deployment", on_delete=models.CASCADE, related_name="overdue")
+    since = models.DateTimeField()
+    until = models.DateTimeField(null=True, blank=True)
+
+    objects = OverdueQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["plan", "deployment"], condition=Q(until=None), name="audits_overdue_one_open"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"overdue since {self.since:%Y-%m-%d %H:%M}"

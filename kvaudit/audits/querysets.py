@@ -1,0 +1,148 @@
+"""Reads of audits, and which rows a user may see.
+
+Lists of history are walked by key (`before`), never counted.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from kvaudit.accounts.models import User
+    from kvaudit.audits.models import (  # noqa: F401
+        CheckState,
+        Overdue,
+        Plan,
+        Result,
+        Run,
+        StateChange,
+    )
+    from kvaudit.fleet.models import Deployment
+
+Row = TypeVar("Row", bound=models.Model, covariant=True)
+
+
+class OfDeployment(models.QuerySet[Row]):
+    """Rows that belong to a deployment: whoever sees it sees them."""
+
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        from kvaudit.fleet.models import Deployment
+
+        return self.filter(deployment__in=Deployment.objects.visible_to(user))
+
+    def before(self, key: int | None) -> Self:
+        """Newest first, continuing below ``key`` (the id of the last row of the page before)."""
+        rows = self.order_by("-id")
+        return rows if key is None else rows.filter(id__lt=key)
+
+
+class PlanQuerySet(models.QuerySet["Plan"]):
+    def current(self) -> Self:
+        """The open version of every plan, enabled or not."""
+        return self.filter(valid_to=None)
+
+    def at(self, moment: datetime) -> Self:
+        """The versions that held at a moment."""
+        return self.filter(Q(valid_to=None) | Q(valid_to__gt=moment), valid_from__lte=moment)
+
+    def enabled(self) -> Self:
+        return self.current().filter(enabled=True)
+
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Plans that select at least one deployment the user sees."""
+        from kvaudit.fleet.models import Deployment
+
+        seen = Deployment.objects.visible_to(user)
+        team, engine = models.OuterRef("team"), models.OuterRef("engine")
+        return self.filter(
+            Q(pk__in=self._explicitly_for(seen))
+            | Q(models.Exists(seen.filter(team=team)), team__isnull=False, engine="")
+            | Q(models.Exists(seen.filter(engine=engine)), ~Q(engine=""), team=None)
+            | Q(models.Exists(seen.filter(team=team, engine=engine)), ~Q(engine=""), team__isnull=False)
+        )
+
+    def for_deployment(self, deployment: Deployment) -> Self:
+        """Open versions that select this deployment, explicitly or by team and engine."""
+        selects: Any = Q(team=None) | Q(team=deployment.team_id)
+        selects &= Q(engine="") | Q(engine=deployment.engine)
+        selects &= ~Q(team=None, engine="")
+        return self.current().filter(selects | Q(pk__in=self._explicitly_for([deployment])))
+
+    def _explicitly_for(self, deployments: Any) -> Any:
+        through = self.model.deployments.through  # type: ignore[attr-defined]
+        return through._default_manager.filter(deployment__in=deployments).values("plan_id")
+
+
+class RunQuerySet(OfDeployment["Run"]):
+    def of(self, deployment: Deployment) -> Self:
+        return self.filter(deployment=deployment)
+
+    def ended(self) -> Self:
+        return self.exclude(state__in=("queued", "running"))
+
+    def pending(self) -> Self:
+        """Queued or running: what a page polls."""
+        return self.filter(state__in=("queued", "running"))
+
+    def with_results(self) -> Self:
+        """Results (every attempt) and kept evidence prefetched, plan, deployment and actor joined."""
+        return self.select_related("plan", "deployment__team", "actor", "retry_of").prefetch_related(
+            "results", "kept_evidence"
+        )
+
+
+class ResultQuerySet(OfDeployment["Result"]):
+    pass
+
+
+class CheckStateQuerySet(OfDeployment["CheckState"]):
+    def as_of(self, moment: datetime | None = None) -> Self:
+        """What held at a moment (default: now), with ``expired`` evaluated for that moment.
+
+        Pages, API and exports all ask here, for now and for the past. A check without a row had
+        never a result by then: it counts as missing.
+        """
+        when = timezone.now() if moment is None else moment
+        held = self.filter(closed_at=None)
+        if moment is not None:
+            held = self.filter(Q(closed_at=None) | Q(closed_at__gt=when), since__lte=when)
+        expired: Any = Q(expires_at__lte=when)
+        return held.annotate(
+            expired=models.Case(
+                models.When(expired, then=True), default=False, output_field=models.BooleanField()
+            )
+        )
+
+    def current(self) -> Self:
+        """What holds now: one row per deployment, node and check, by the partial index alone."""
+        return self.as_of()
+
+    def history(self, deployment: Deployment, check_id: str) -> Self:
+        """Every interval of one check, newest first."""
+        return self.filter(deployment=deployment, check_id=check_id).order_by("-since", "-id")
+
+    def to_note(self, now: datetime) -> Self:
+        """Open intervals that have expired and whose expiry has not become a StateChange yet."""
+        return self.filter(closed_at=None, expiry_noted=False, expires_at__lte=now)
+
+
+class StateChangeQuerySet(OfDeployment["StateChange"]):
+    def after(self, key: int) -> Self:
+        """Oldest first, above ``key``: how an upper app consumes changes."""
+        return self.filter(id__gt=key).order_by("id")
+
+
+class OverdueQuerySet(OfDeployment["Overdue"]):
+    def open(self) -> Self:
+        return self.filter(until=None)
+
+    def at(self, moment: datetime) -> Self:
+        """Those that held at a moment."""
+        return self.filter(Q(until=None) | Q(until__gt=moment), since__lte=moment)
