@@ -1,0 +1,31 @@
+"""The Celery application: ``celery -A kvaudit.celery worker|beat``. Options are in settings.py."""
+
+from __future__ import annotations
+
+import logging.config
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import beat_init, setup_logging
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kvaudit.settings")
+
+from django.conf import settings  # noqa: E402 - needs the variable above
+
+app = Celery("kvaudit")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def _log_like_django(**_: Any) -> None:
+    """Connected so that Celery leaves logging alone: the same JSON lines as the web process."""
+    logging.config.dictConfig(settings.LOGGING)
+
+
+@beat_init.connect
+def _ring_at_once(**_: Any) -> None:
+    """Beat waits a whole period before its first message; plans due now should not."""
+    for entry in settings.CELERY_BEAT_SCHEDULE.values():
+        app.send_task(entry["task"], **entry["options"])

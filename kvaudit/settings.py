@@ -1,0 +1,224 @@
+"""Django settings, read from the environment alone (see `kvaudit.ops.environment`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import dj_database_url
+from csp.constants import NONE, SELF
+
+from kvaudit.ops.environment import Environment, EnvironmentFault
+from kvaudit.ops.logs import configure_structlog, logging_config
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+_env = Environment(os.environ)
+
+SECRET_KEY = _env.secret_key()
+SECRET_KEY_FALLBACKS = _env.names("SECRET_KEY_FALLBACKS")
+ENCRYPTION_KEYS = _env.encryption_keys()
+DEBUG = _env.flag("DEBUG")
+ALLOWED_HOSTS = _env.allowed_hosts()
+BASE_URL = _env.base_url()
+CSRF_TRUSTED_ORIGINS = _env.names("CSRF_TRUSTED_ORIGINS") or [BASE_URL]
+
+_database_url = _env.postgres_url("DATABASE_URL")
+# Only `manage.py initialise` uses the owner: the product itself runs as a role that cannot alter tables.
+DATABASE_OWNER_URL = _env.postgres_url("DATABASE_OWNER_URL", required=False)
+_broker_url = _env.broker_url()
+_beat_seconds = _env.number("BEAT_SECONDS", 15, 0.2, 300)
+
+EMAIL_HOST = _env.text("EMAIL_HOST", "localhost")
+EMAIL_PORT = int(_env.number("EMAIL_PORT", 25, 1, 65535))
+EMAIL_HOST_USER = _env.text("EMAIL_HOST_USER")
+EMAIL_HOST_PASSWORD = _env.text("EMAIL_HOST_PASSWORD")
+EMAIL_USE_TLS = _env.flag("EMAIL_USE_TLS")
+EMAIL_USE_SSL = _env.flag("EMAIL_USE_SSL")
+EMAIL_TIMEOUT = int(_env.number("EMAIL_TIMEOUT", 10, 1, 120))
+EMAIL_BACKEND = _env.text("EMAIL_BACKEND", "django.core.mail.backends.smtp.EmailBackend")
+DEFAULT_FROM_EMAIL = _env.text("DEFAULT_FROM_EMAIL", "kvaudit@localhost")
+
+METRICS_TOKEN = _env.text("METRICS_TOKEN")
+_trust_proxy = _env.flag("TRUST_PROXY_HEADERS")
+_log_level = _env.text("LOG_LEVEL", "INFO").upper()
+if _log_level not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+    _env.fault("LOG_LEVEL must be DEBUG, INFO, WARNING or ERROR.")
+if EMAIL_USE_TLS and EMAIL_USE_SSL:
+    _env.fault("EMAIL_USE_TLS and EMAIL_USE_SSL exclude each other: set one of them.")
+
+try:
+    _env.finish()
+except EnvironmentFault as _fault:
+    sys.exit("\n".join(f"kvaudit: {sentence}" for sentence in str(_fault).splitlines()))
+
+# Apps ------------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "csp",
+    "django_htmx",
+    "ninja",  # its documentation assets then come from us, not from a CDN
+    "kvaudit.accounts",
+    "kvaudit.ledger",
+    "kvaudit.fleet",
+    "kvaudit.notify",
+    "kvaudit.audits",
+    "kvaudit.web",
+    "kvaudit.api",
+    "kvaudit.ops",
+]
+
+MIDDLEWARE = [
+    "kvaudit.ops.probes.ProbesMiddleware",  # first: probes come by address, before host and TLS checks
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "kvaudit.urls"
+WSGI_APPLICATION = "kvaudit.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+# Database --------------------------------------------------------------------------------------
+
+DATABASES: dict[str, Any] = {
+    "default": dj_database_url.parse(_database_url, conn_max_age=60, conn_health_checks=True),
+}
+DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# Accounts --------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+
+# Browser security ------------------------------------------------------------------------------
+
+_https = BASE_URL.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_SSL_REDIRECT = _https and _trust_proxy
+SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
+# Only a proxy that overwrites the header may be believed, so somebody has to say that there is one.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _trust_proxy else None
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "font-src": [SELF],
+        "base-uri": [NONE],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+# Static files ----------------------------------------------------------------------------------
+
+STATIC_URL = "/static/"
+STATIC_ROOT = Path(_env.text("STATIC_ROOT", str(BASE_DIR / "var" / "static")))
+STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+# Time and language -----------------------------------------------------------------------------
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+
+# Logs ------------------------------------------------------------------------------------------
+
+LOGGING = logging_config(_log_level)
+configure_structlog()
+
+# Celery: every task option is here -------------------------------------------------------------
+
+CELERY_BROKER_URL = _broker_url
+CELERY_RESULT_BACKEND = None  # a Run row is the truth; the broker is only a doorbell
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TIMEZONE = "UTC"
+CELERY_ENABLE_UTC = True
+CELERY_TASK_DEFAULT_QUEUE = "passive"
+CELERY_TASK_CREATE_MISSING_QUEUES = True
+CELERY_TASK_ACKS_LATE = True
+# acks_late alone does not survive the death of a pool child (measured): the task was gone
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_TASK_SOFT_TIME_LIMIT = 1740  # seconds; the longest active set is budgeted well below
+CELERY_TASK_TIME_LIMIT = 1800
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    # Above the longest hard limit, or a running task is started a second time (measured).
+    "visibility_timeout": 3600,
+    # kombu sweeps only every 100 s by default; with these a lost message is back within seconds.
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "socket_connect_timeout": 5,
+}
+
+
+def _every(task: str, seconds: float) -> dict[str, Any]:
+    # A beat message that waited longer than its period is stale: the next one does the same work.
+    return {"task": task, "schedule": seconds, "options": {"queue": "passive", "expires": max(seconds, 1.0)}}
+
+
+CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: due times live in Postgres, not in a file
+CELERY_BEAT_MAX_LOOP_INTERVAL = 5
+CELERY_BEAT_SCHEDULE = {
+    "dispatch": _every("kvaudit.audits.tasks.dispatch", _beat_seconds),
+    "recover": _every("kvaudit.audits.tasks.recover", _beat_seconds),
+    "deliver": _every("kvaudit.notify.tasks.deliver", _beat_seconds),
+}

@@ -1,0 +1,157 @@
+"""What every test stands on: the environment of settings.py, one PostgreSQL for the session, no network.
+
+Django is set up before collection, with variables written here and nowhere else. The server starts
+when the first test asks for a database (at once under xdist, whose workers share it); each worker
+has a database of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from kvaudit.ops import embedded
+from kvaudit.ops.process import Child
+
+STATE_VARIABLE = "KVAUDIT_TEST_STATE"
+
+hypothesis_settings.register_profile(
+    "kvaudit", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+hypothesis_settings.load_profile("kvaudit")
+
+
+class Cluster:
+    """The session's PostgreSQL, in a folder that goes with it."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        # Durability buys a test nothing and costs most of its time.
+        self.server = embedded.Postgres(state, ("fsync=off", "synchronous_commit=off", "full_page_writes=off"))
+        self.child: Child | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        if self.child:
+            return
+        self.server.initialise()
+        log_path = self.state / "postgres.log"
+        with log_path.open("ab") as log:
+            self.child = Child("postgres", lambda: self.server.start(log), grace=20, log_path=log_path)
+            self.child.start()
+        self.wait()
+
+    def wait(self) -> None:
+        """Wait until it answers, up to 60 s."""
+        deadline = time.monotonic() + 60
+        while not self.server.ready():
+            if time.monotonic() > deadline or (self.child and not self.child.alive()):
+                raise RuntimeError(f"PostgreSQL does not start: {self.child.last_words() if self.child else ''}")
+            time.sleep(0.02)
+
+    def url(self, role: str = embedded.OWNER_ROLE, database: str = embedded.DATABASE) -> str:
+        """A database URL for ``role``."""
+        return self.server.url(role, database)
+
+    def stop(self) -> None:
+        """Stop it and remove its folder."""
+        if self.child:
+            self.child.stop()
+        shutil.rmtree(self.server.folder, ignore_errors=True)
+        shutil.rmtree(self.server.socket, ignore_errors=True)
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+def _is_xdist_worker() -> bool:
+    return "PYTEST_XDIST_WORKER" in os.environ
+
+
+def _new_state() -> Path:
+    state = Path(tempfile.mkdtemp(prefix="kvaudit-tests-"))
+    state.chmod(0o755)  # as root, PostgreSQL's ordinary user must pass
+    return state
+
+
+_state = Path(os.environ[STATE_VARIABLE]) if _is_xdist_worker() else _new_state()
+os.environ[STATE_VARIABLE] = str(_state)
+_cluster = Cluster(_state)
+
+os.environ.update(
+    {
+        "DJANGO_SETTINGS_MODULE": "kvaudit.settings",
+        "SECRET_KEY": "only-for-tests-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF",
+        "ENCRYPTION_KEY": "dGVzdHMtb25seS10ZXN0cy1vbmx5LXRlc3RzLW9ubHk=",
+        "ALLOWED_HOSTS": "127.0.0.1,localhost,testserver",
+        "KVAUDIT_BASE_URL": "http://testserver",
+        "DATABASE_URL": _cluster.url(),
+        "DATABASE_OWNER_URL": _cluster.url(),
+        "BROKER_URL": f"redis+socket://{_state}/valkey-not-started.sock",
+        "EMAIL_BACKEND": "django.core.mail.backends.locmem.EmailBackend",
+        "STATIC_ROOT": str(_state / "static"),
+        "LOG_LEVEL": "WARNING",
+    }
+)
+for _name in ("SECRET_KEY_FILE", "DATABASE_URL_FILE", "BROKER_URL_FILE", "ENCRYPTION_KEYS", "DEBUG", "METRICS_TOKEN"):
+    os.environ.pop(_name, None)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set Django up before any test module is imported; start the shared server when there are workers."""
+    import django
+
+    if not _is_xdist_worker() and getattr(config.option, "numprocesses", None):
+        _cluster.start()
+    django.setup()
+
+    from django.conf import settings
+
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the server with the session that started it."""
+    if not _is_xdist_worker():
+        _cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_cluster() -> Cluster:
+    """The session's PostgreSQL, running; every xdist worker sees the same one."""
+    if _is_xdist_worker():
+        _cluster.wait()
+    else:
+        _cluster.start()
+    return _cluster
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(postgres_cluster: Cluster, django_db_modify_db_settings_parallel_suffix: Any) -> None:
+    """Before pytest-django makes the worker's database, the server must run."""
+
+
+@pytest.fixture
+def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker of one's own, running; gives its URL."""
+    state = _new_state()
+    server = embedded.Valkey(state)
+    with (state / "valkey.log").open("ab") as log, contextlib.ExitStack() as stack:
+        child = Child("valkey", lambda: server.start(log), grace=10)
+        child.start()
+        stack.callback(shutil.rmtree, state, ignore_errors=True)
+        stack.callback(child.stop)
+        deadline = time.monotonic() + 30
+        while not server.ready():
+            assert child.alive() and time.monotonic() < deadline, "Valkey does not start"
+            time.sleep(0.02)
+        yield server.url()
