@@ -146,7 +146,8 @@ class Run(models.Model):
     )
 
     state = models.CharField(max_length=9, choices=RunState.choices, default=RunState.QUEUED)
-    verdict = models.CharField(max_length=12, choices=VERDICTS, null=True, blank=True)
+    # Null until it ended; "" would be a fifth verdict.
+    verdict = models.CharField(max_length=12, choices=VERDICTS, null=True, blank=True)  # noqa: DJ001
     warn = models.BooleanField(default=False)
     summary = models.TextField(blank=True)
     fingerprint = models.CharField(max_length=64, blank=True)
@@ -345,7 +346,7 @@ class StateChange(models.Model):
 
     at = models.DateTimeField()
     deployment = models.ForeignKey(
-        "fleet.Deployment", on_delete=models.CASCADE, related_name="audits_state_changes"
+        "fleet.Deployment", on_delete=models.CASCADE, related_name="state_changes", db_index=False
     )
     node = models.ForeignKey("fleet.Node", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     plan = models.ForeignKey(Plan, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
