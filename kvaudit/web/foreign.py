@@ -1,0 +1,81 @@
+"""Shows text that others wrote (engines, operators, file uploads) without letting it act on a page.
+
+Besides HTML escaping, which Django does, two things can deceive a reader: characters that are
+invisible or reorder their neighbours (control characters, bidirectional overrides, zero-width
+marks), and length. The first are spelled out, the second folds into a details element.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString, mark_safe
+
+FOLD_AT = 300
+"""Characters shown before the rest folds away."""
+
+LONGEST = 200_000
+"""Characters that a page carries at most, folded or not."""
+
+_ACTING_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_HARMLESS = frozenset("\n\t")
+
+
+def acts(character: str) -> bool:
+    """Whether a character must be spelled out: it has no shape of its own or moves its neighbours."""
+    return character not in _HARMLESS and unicodedata.category(character) in _ACTING_CATEGORIES
+
+
+def spelled(value: object) -> SafeString:
+    """Escaped HTML in which every acting character reads ``U+202E`` in a marked span."""
+    return mark_safe("".join(_pieces(str(value)[:LONGEST])))  # noqa: S308 - every piece is escaped
+
+
+def _pieces(text: str) -> Iterator[str]:
+    plain_from = 0
+    for position, character in enumerate(text):
+        if acts(character):
+            yield str(escape(text[plain_from:position]))
+            yield f'<span class="ctrl">U+{ord(character):04X}</span>'
+            plain_from = position + 1
+    yield str(escape(text[plain_from:]))
+
+
+def inline(value: object, limit: int = FOLD_AT) -> SafeString:
+    """For headings, links and sentences: isolated, spelled out, cut at ``limit`` with the count said."""
+    text = str(value)
+    if len(text) <= limit:
+        return format_html("<bdi>{}</bdi>", spelled(text))
+    return format_html(
+        '<bdi>{}</bdi><span class="soft">… ({} characters)</span>', spelled(text[:limit]), f"{len(text):,}"
+    )
+
+
+def block(value: object, limit: int = FOLD_AT) -> SafeString:
+    """For table cells and definition lists: like `inline`, but the whole text opens on demand.
+
+    Not for use inside a paragraph: a details element would close it.
+    """
+    text = str(value)
+    if len(text) <= limit:
+        return inline(text, limit)
+    return format_html(
+        "<details><summary><bdi>{}</bdi>… ({} characters)</summary><bdi>{}</bdi></details>",
+        spelled(text[: limit // 2]),
+        f"{len(text):,}",
+        spelled(text),
+    )
+
+
+def plain(value: object, limit: int = FOLD_AT) -> str:
+    """For attributes and page titles, which hold no markup: acting characters become ``[U+202E]``."""
+    text = str(value)
+    shown = "".join(f"[U+{ord(c):04X}]" if acts(c) else c for c in text[:limit])
+    return shown if len(text) <= limit else f"{shown}… ({len(text):,} characters)"
+
+
+def query_text(value: str | None, limit: int = 200) -> str:
+    """A search term out of a URL: without NUL (PostgreSQL refuses it) and other control characters."""
+    return "".join(c for c in (value or "")[:limit] if not acts(c)).strip()

@@ -1,0 +1,72 @@
+"""Times on pages: the viewer's zone in sight, UTC in the title, an age where an age is asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+_STEPS: tuple[tuple[float, str], ...] = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: ``45 s``, ``3 min``, ``2 h 5 min``, ``12 d``."""
+    left = int(abs(seconds))
+    if left < 60:
+        return f"{left} s"
+    parts: list[str] = []
+    for size, name in _STEPS:
+        count, left = divmod(left, int(size))
+        if count:
+            parts.append(f"{count} {name}")
+        if parts and (len(parts) == 2 or name == "min" or (name == "d" and count >= 3)):
+            break
+    return " ".join(parts)
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """``3 min ago``, ``in 2 h``, ``now``."""
+    seconds = ((now or timezone.now()) - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(seconds)}"
+
+
+def stamp(moment: datetime | None, absent: str = "never") -> SafeString:
+    """A time element in the active zone."""
+    if moment is None:
+        return format_html('<span class="soft">{}</span>', absent)
+    local = timezone.localtime(moment)
+    return _element(moment, f"{local:%Y-%m-%d %H:%M:%S} {_zone_name(local)}")
+
+
+def age(moment: datetime | None, now: datetime | None = None, absent: str = "never") -> SafeString:
+    """How long ago or ahead, with the instant in the title."""
+    if moment is None:
+        return format_html('<span class="soft">{}</span>', absent)
+    return _element(moment, ago(moment, now))
+
+
+def _zone_name(local: datetime) -> str:
+    name = local.tzname() or ""
+    # Zones without letters of their own are named "+03"; write the offset out in full then.
+    return name if name[:1].isalpha() else f"{local:%z}"
+
+
+def _element(moment: datetime, shown: str) -> SafeString:
+    utc = moment.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" title="{}" class="nowrap">{}</time>',
+        f"{utc:%Y-%m-%dT%H:%M:%SZ}",
+        f"{utc:%Y-%m-%d %H:%M:%S} UTC",
+        shown,
+    )
+
+
+def span(value: timedelta | float | None) -> str:
+    """A length of time; empty for none."""
+    if value is None:
+        return ""
+    return duration(value.total_seconds() if isinstance(value, timedelta) else value)

@@ -1,0 +1,83 @@
+"""What every page has in common: somebody is logged in, and times are in their zone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from zoneinfo import ZoneInfo
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from kvaudit.accounts.access import can
+from kvaudit.fleet.models import Deployment
+
+if TYPE_CHECKING:
+    from kvaudit.accounts.models import Team, User
+
+Args = ParamSpec("Args")
+
+
+class SignedIn(HttpRequest):
+    """A request of somebody who has logged in: what every page but the login page gets."""
+
+    user: User
+
+
+View = Callable[Concatenate[SignedIn, Args], HttpResponseBase]
+
+
+def page(*methods: str, free: bool = False) -> Callable[[View[Args]], Callable[..., HttpResponseBase]]:
+    """Decorator of every page view. ``methods`` default to GET; HEAD comes with GET.
+
+    ``free`` pages can be used before a one-time password has been changed.
+    """
+    allowed = methods or ("GET",)
+    if "GET" in allowed:
+        allowed = (*allowed, "HEAD")
+
+    def decorate(view: View[Args]) -> Callable[..., HttpResponseBase]:
+        @require_http_methods(list(allowed))
+        @login_required
+        @wraps(view)
+        def wrapped(request: Any, *args: Args.args, **kwargs: Args.kwargs) -> HttpResponseBase:
+            if request.user.must_change_password and not free:
+                return redirect("password-change")
+            with timezone.override(zone_of(request.user.zone)):
+                response = view(request, *args, **kwargs)
+            # Pages show who is at risk: no shared cache, and nothing on a public computer's disk.
+            response.headers.setdefault("Cache-Control", "private, no-store")
+            return response
+
+        return wrapped
+
+    return decorate
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """The zone by name; UTC where the name is no longer (or never was) one."""
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return ZoneInfo("UTC")
+
+
+def require(user: User, ability: str, team: Team | int | None, sentence: str) -> None:
+    """Raise PermissionDenied (a 403 that shows ``sentence``) unless the user has the ability.
+
+    For things the user may see already; what they may not see is a 404 by `visible_to`.
+    """
+    if not can(user, ability, team):
+        raise PermissionDenied(sentence)
+
+
+def deployment_or_404(user: User, slug: str) -> Deployment:
+    """A deployment that the user may see, with its team; retired ones included."""
+    from django.shortcuts import get_object_or_404
+
+    return get_object_or_404(Deployment.objects.visible_to(user).select_related("team"), slug=slug)

@@ -1,0 +1,1 @@
+"""What pages show, as plain rows: built from querysets, handed to templates."""

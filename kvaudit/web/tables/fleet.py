@@ -1,0 +1,282 @@
+"""The Fleet page: one headline over everything the reader may see, and a filtered, sorted table.
+
+How all deployments stand is computed from a few narrow queries (risk cannot be sorted by
+otherwise); what only the rows in sight need is loaded for those.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Min, Q
+
+from kvaudit.accounts.models import User
+from kvaudit.audits.models import CheckState, Plan
+from kvaudit.fleet.models import Deployment, NodeSnapshot
+from kvaudit.verdict import Verdict
+from kvaudit.web import foreign
+from kvaudit.web.poolbar import PoolBar, from_measures
+from kvaudit.web.tables.standing import Place, Standing, standings
+
+PAGE_SIZE = 50
+SORTS = {"risk": "Risk", "name": "Deployment", "team": "Team", "audited": "Last audit"}
+_RISK = {Verdict.FAIL: 0, Verdict.ERROR: 1, Verdict.INCONCLUSIVE: 2, Verdict.PASS: 3}
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The table's state, as it stands in the URL. Empty = not filtered."""
+
+    q: str = ""
+    team: str = ""
+    engine: str = ""
+    verdict: str = ""
+    item: str = ""
+    sort: str = "risk"
+    after: str = ""
+    before: str = ""
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, str]) -> Filters:
+        """Out of a query string; what means nothing is dropped rather than refused."""
+        cleaned = {
+            name: foreign.query_text(query.get(name), 300)
+            for name in ("q", "team", "engine", "verdict", "item", "after", "before")
+        }
+        if cleaned["verdict"] not in set(Verdict):
+            cleaned["verdict"] = ""
+        if cleaned["item"] not in {"1", "2", "3", "4", "5"}:
+            cleaned["item"] = ""
+        sort = query.get("sort", "")
+        return cls(**cleaned, sort=sort if sort in SORTS else "risk")
+
+    @property
+    def active(self) -> bool:
+        return bool(self.q or self.team or self.engine or self.verdict or self.item)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An engine and version that nodes of a deployment run."""
+
+    engine: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    id: int
+    slug: str
+    team: str
+    model: str
+    standing: Standing
+    bar: PoolBar | None = None
+    builds: tuple[Build, ...] = ()
+    version_verdict: str = ""
+    next_due: datetime | None = None
+    open_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One page of a sorted list: keyset positions, "" where there is nothing that way."""
+
+    rows: Sequence[Any]
+    first: int
+    last: int
+    total: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    verdict: Verdict
+    sentence: str
+    detail: str
+    at_risk: Sequence[Row]
+    total: int
+
+
+def all_rows(user: User) -> list[Row]:
+    """Every active deployment that the user sees, with how it stands."""
+    found = list(
+        Deployment.objects.visible_to(user)
+        .active()
+        .values_list("id", "slug", "team_id", "team__slug", "model", "engine")
+    )
+    standing_of = standings([Place(pk, team_id, engine) for pk, _, team_id, _, _, engine in found])
+    return [Row(pk, slug, team, model, standing_of[pk]) for pk, slug, _, team, model, _ in found]
+
+
+def headline(rows: Sequence[Row]) -> Headline:
+    """Whether anybody is at risk, in one sentence with numbers. Unknown is said as unknown."""
+    total = len(rows)
+    by: dict[Verdict, list[Row]] = {verdict: [] for verdict in Verdict}
+    for row in rows:
+        by[row.standing.verdict].append(row)
+    fails = sorted(by[Verdict.FAIL], key=lambda row: row.slug)
+    errors, unknowns, passes = (len(by[v]) for v in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS))
+    rest = [
+        text
+        for count, text in (
+            (unknowns, f"{unknowns:,} unknown"),
+            (errors, f"{errors:,} could not be audited"),
+            (passes, f"{passes:,} passed every planned check"),
+        )
+        if count
+    ]
+    of = f"of {total:,} deployment{'' if total == 1 else 's'}"
+    if fails:
+        verdict = Verdict.FAIL
+        sentence = f"{len(fails):,} {of} {_is(len(fails))} at risk"
+    elif unknowns or errors:
+        verdict = Verdict.ERROR if errors and not unknowns else Verdict.INCONCLUSIVE
+        sentence = f"Nobody is known to be at risk, but {unknowns + errors:,} {of} {_is(unknowns + errors)} unknown"
+    else:
+        verdict = Verdict.PASS
+        sentence = f"Nothing was found against any of {total:,} deployment{'' if total == 1 else 's'}"
+    return Headline(verdict, sentence, ", ".join(rest), fails, total)
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
+    """Rows that satisfy the filters, in the order asked for."""
+    kept = list(rows)
+    if filters.q:
+        words = filters.q.lower().split()
+        kept = [r for r in kept if all(w in f"{r.slug} {r.team} {r.model}".lower() for w in words)]
+    if filters.team:
+        kept = [row for row in kept if row.team == filters.team]
+    if filters.engine:
+        running = _deployments_running(filters.engine)
+        kept = [row for row in kept if row.id in running]
+    if filters.verdict:
+        kept = [row for row in kept if _verdict(row, filters.item) == filters.verdict]
+    return sorted(kept, key=lambda row: position(row, filters.sort))
+
+
+def _verdict(row: Row, item: str) -> Verdict:
+    """Of the deployment, or of one checklist item where the filter names one."""
+    if not item:
+        return row.standing.verdict
+    return next(each.verdict for each in row.standing.items() if each.item.number == item)
+
+
+def position(row: Row, sort: str) -> str:
+    """The sort key as text: unique, and what the URL of a page carries."""
+    if sort == "name":
+        lead = ""
+    elif sort == "team":
+        lead = row.team
+    elif sort == "audited":
+        lead = f"{(row.standing.last_confirmed or _LONG_AGO).timestamp():017.6f}"
+    else:
+        lead = str(_RISK[row.standing.verdict])
+    return f"{lead}~{row.slug}"
+
+
+def cut(rows: Sequence[Row], filters: Filters, size: int = PAGE_SIZE) -> Slice:
+    """The page after (or before) a position. A position whose row has gone still has a place."""
+    keys = [position(row, filters.sort) for row in rows]
+    if filters.before:
+        end = bisect_left(keys, filters.before)
+        start = max(0, end - size)
+    else:
+        start = bisect_right(keys, filters.after) if filters.after else 0
+        end = min(len(rows), start + size)
+    shown = rows[start:end]
+    return Slice(
+        rows=shown,
+        first=start + 1 if shown else 0,
+        last=end,
+        total=len(rows),
+        before=keys[start] if shown and start else "",
+        after=keys[end - 1] if shown and end < len(rows) else "",
+    )
+
+
+def filled(rows: Sequence[Row]) -> list[Row]:
+    """The rows in sight with pool bar, versions and next audit: three queries for all of them."""
+    ids = [row.id for row in rows]
+    pools: dict[int, PoolBar | None] = {}
+    for deployment_id, measures in (
+        CheckState.objects.current()
+        .filter(deployment_id__in=ids, node=None, check_id="pool")
+        .values_list("deployment_id", "result__measures")
+    ):
+        pools[deployment_id] = from_measures(measures)
+    builds: dict[int, set[Build]] = {}
+    for deployment_id, engine, version in (
+        NodeSnapshot.objects.filter(current=True, node__valid_to=None, node__deployment_id__in=ids)
+        .values_list("node__deployment_id", "engine", "version")
+        .distinct()
+    ):
+        builds.setdefault(deployment_id, set()).add(Build(engine, version))
+    due = _next_due(ids)
+    return [
+        Row(
+            id=row.id,
+            slug=row.slug,
+            team=row.team,
+            model=row.model,
+            standing=row.standing,
+            bar=pools.get(row.id),
+            builds=tuple(sorted(builds.get(row.id, ()), key=lambda b: (b.engine, b.version))),
+            version_verdict=row.standing.held["version"].effective if "version" in row.standing.held else "",
+            next_due=due.get(row.id),
+        )
+        for row in rows
+    ]
+
+
+def _next_due(ids: Sequence[int]) -> dict[int, datetime]:
+    """The earliest due time over the enabled plans that select each deployment."""
+    explicit = (
+        Plan.objects.enabled()
+        .filter(deployments__in=ids)
+        .values("deployments")
+        .annotate(due=Min("next_due"))
+        .values_list("deployments", "due")
+    )
+    due: dict[int, datetime] = {pk: moment for pk, moment in explicit if moment is not None}
+    rules = list(
+        Plan.objects.enabled()
+        .filter(Q(team__isnull=False) | ~Q(engine=""), next_due__isnull=False)
+        .values_list("team_id", "engine", "next_due")
+    )
+    if rules:
+        for pk, team_id, engine in Deployment.objects.filter(pk__in=ids).values_list("id", "team_id", "engine"):
+            moments = [m for t, e, m in rules if t in (None, team_id) and e in ("", engine) and m is not None]
+            due_here = [*moments, *([due[pk]] if pk in due else [])]
+            if due_here:
+                due[pk] = min(due_here)
+    return due
+
+
+def _deployments_running(engine: str) -> set[int]:
+    """Deployments of which a node was read as this engine, or that are declared as it."""
+    read = NodeSnapshot.objects.filter(current=True, node__valid_to=None, engine=engine)
+    return {
+        *read.values_list("node__deployment_id", flat=True),
+        *Deployment.objects.filter(engine=engine).values_list("id", flat=True),
+    }
+
+
+def engines(user: User) -> list[str]:
+    """Engines for the filter: those that were read from nodes the user sees."""
+    return sorted(
+        NodeSnapshot.objects.visible_to(user)
+        .filter(current=True, node__valid_to=None)
+        .order_by()
+        .values_list("engine", flat=True)
+        .distinct()
+    )
