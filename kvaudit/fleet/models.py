@@ -25,7 +25,8 @@ __all__ = ("Consent", "Deployment", "FingerprintChange", "Node", "NodeSnapshot",
 class Deployment(models.Model):
     """A model as it is offered to tenants: the nodes that serve it and the limits declared for it.
 
-    ``context`` and ``edge_limit`` are tokens, null where not declared. ``windows`` is the list of
+    ``context``, ``edge_limit`` and ``disagg_buffer`` (what one prefill-to-decode transfer holds) are
+    tokens, null where not declared. ``windows`` is the list of
     the fleet file, ``conditions`` maps advisory conditions to what the operator declared.
     """
 
@@ -38,6 +39,7 @@ class Deployment(models.Model):
     model = models.CharField(max_length=300, blank=True)
     context = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     edge_limit = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    disagg_buffer = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     headroom = models.FloatField(default=1.25, validators=[MinValueValidator(1.0)])
     conditions = models.JSONField(default=dict, blank=True)
     windows = models.JSONField(default=list, blank=True)

@@ -5,3 +5,9 @@ class LedgerConfig(AppConfig):
     name = "kvaudit.ledger"
     label = "ledger"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from kvaudit.accounts import records
+        from kvaudit.ledger.services import record
+
+        records.install(record)

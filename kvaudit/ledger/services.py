@@ -1,0 +1,89 @@
+"""Writing to the ledger: `record` is the only door."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db import connection, transaction
+
+from kvaudit.accounts.actors import Actor, actor_name
+from kvaudit.ledger.chain import entry_hash
+from kvaudit.ledger.models import Entry
+
+CHAIN_LOCK = 0x6B76_6C64  # "kvld": one advisory lock for the end of the chain
+
+_DIGEST = re.compile(r"(?:[0-9a-f]{64})?\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What an entry says besides who and when."""
+
+    kind: str
+    subject: str
+    digest: str = ""
+
+
+def record(*, actor: Actor, kind: str, subject: str, digest: str = "") -> Entry:
+    """Append one entry in the caller's transaction.
+
+    Entries are chained, so the end of the chain is locked until that transaction ends: call this
+    **last**, after every other lock of the transaction has been taken. ``digest`` is a SHA-256 in
+    hex or "" (`kvaudit.ledger.chain.digest_of`). Raises ValueError for fields that do not fit.
+    """
+    return record_all(actor=actor, acts=[Act(kind, subject, digest)])[0]
+
+
+def record_all(*, actor: Actor, acts: Iterable[Act]) -> list[Entry]:
+    """`record` for several acts of one actor under one lock and one INSERT."""
+    name = actor_name(actor)
+    wanted = [_checked(name, act) for act in acts]
+    if not wanted:
+        return []
+    with transaction.atomic():
+        # Two statements: the snapshot of the second must be taken after the lock is held.
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CHAIN_LOCK])
+            cursor.execute("SELECT clock_timestamp()")
+            at = cursor.fetchone()[0]
+        last = Entry.objects.order_by("-sequence").values_list("sequence", "hash").first()
+        sequence, previous = last or (0, "")
+        entries = []
+        for act in wanted:
+            sequence += 1
+            entry = Entry(
+                sequence=sequence,
+                at=at,
+                actor=name,
+                kind=act.kind,
+                subject=act.subject,
+                digest=act.digest,
+                previous=previous,
+            )
+            entry.hash = previous = hash_of(entry)
+            entries.append(entry)
+        return Entry.objects.bulk_create(entries)
+
+
+def hash_of(entry: Entry) -> str:
+    """What the entry's ``hash`` must be."""
+    return entry_hash(
+        sequence=entry.sequence,
+        at=entry.at,
+        actor=entry.actor,
+        kind=entry.kind,
+        subject=entry.subject,
+        digest=entry.digest,
+        previous=entry.previous,
+    )
+
+
+def _checked(actor: str, act: Act) -> Act:
+    for value, name, most in ((actor, "actor", 200), (act.kind, "kind", 100), (act.subject, "subject", 300)):
+        if not value or len(value) > most or "\x00" in value:
+            raise ValueError(f"a ledger entry needs a {name} of 1 to {most} characters, not {value!r}")
+    if not _DIGEST.match(act.digest):
+        raise ValueError(f"a ledger digest is a SHA-256 in hex or empty, not {act.digest!r}")
+    return act
