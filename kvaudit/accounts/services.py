@@ -107,3 +107,9 @@ def revoke_role(*, user: User, team: Team | None, actor: Actor) -> None:
     forget_access(user)
     where = team.slug if team else "every team"
     record(actor=actor, kind="role.revoked", subject=f"user:{user.get_username()} in {where}"[:300])
+
+
+def set_zone(*, user: User, zone: str) -> None:
+    """The time zone in which pages show times; a taste, so it is not recorded."""
+    user.zone = zone
+    user.save(update_fields=["zone"])
