@@ -1,0 +1,63 @@
+"""The only way out: whatever kvaudit asks of a network goes through here.
+
+A `Client` talks to one base URL. It refuses every path that is not on its allow-list before a
+socket opens, connects only to addresses it has checked itself, follows no redirect, takes no proxy
+from the environment, stops reading at a deadline and at a size, and redacts secrets before anyone
+sees a body. Each failure is a `TransportError` whose text is a sentence for the person who can fix it.
+"""
+
+from kvaudit.transport.addresses import BaseURL, denied_reason, parse_base_url
+from kvaudit.transport.client import Client, Limits, Response, StreamedResponse
+from kvaudit.transport.errors import (
+    AddressDenied,
+    BadEncoding,
+    BadHeader,
+    BadURL,
+    BodyTooLarge,
+    ConnectionDropped,
+    ConnectionRefused,
+    ConnectTimedOut,
+    DeadlineExceeded,
+    NameNotFound,
+    NotHTTP,
+    PathNotAllowed,
+    Redirected,
+    SilentServer,
+    TLSFailed,
+    TransportError,
+    Unreachable,
+)
+from kvaudit.transport.redaction import Redactor, redact_text, secret_name
+from kvaudit.transport.sse import Event, EventParser
+
+__all__ = [
+    "AddressDenied",
+    "BadEncoding",
+    "BadHeader",
+    "BadURL",
+    "BaseURL",
+    "BodyTooLarge",
+    "Client",
+    "ConnectTimedOut",
+    "ConnectionDropped",
+    "ConnectionRefused",
+    "DeadlineExceeded",
+    "Event",
+    "EventParser",
+    "Limits",
+    "NameNotFound",
+    "NotHTTP",
+    "PathNotAllowed",
+    "Redactor",
+    "Redirected",
+    "Response",
+    "SilentServer",
+    "StreamedResponse",
+    "TLSFailed",
+    "TransportError",
+    "Unreachable",
+    "denied_reason",
+    "parse_base_url",
+    "redact_text",
+    "secret_name",
+]

@@ -1,0 +1,278 @@
+"""Where we may connect: URL syntax, addresses never to touch, and connections pinned to a checked one.
+
+Loopback and private addresses are allowed: they are where the nodes of our users live. Link-local
+and cloud metadata addresses are not, under any spelling and also not through DNS, because their
+answers are credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
+
+import httpcore
+
+from kvaudit.transport.errors import (
+    AddressDenied,
+    BadURL,
+    ConnectionRefused,
+    ConnectTimedOut,
+    NameNotFound,
+    TransportError,
+    Unreachable,
+)
+
+IPAddress = IPv4Address | IPv6Address
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+"""(host, port) -> addresses as text; raises OSError (socket.gaierror) when there is none."""
+
+_DENIED = tuple(
+    (ip_network(network), why)
+    for network, why in (
+        ("169.254.0.0/16", "link-local, where clouds serve instance credentials"),
+        ("fe80::/10", "link-local"),
+        ("fd00:ec2::/32", "the metadata service of AWS"),
+        ("fd20:ce::254/128", "the metadata service of Google Cloud"),
+        ("100.100.100.200/32", "the metadata service of Alibaba Cloud"),
+        ("192.0.0.192/32", "the metadata service of Oracle Cloud"),
+        ("168.63.129.16/32", "the platform service of Azure"),
+        ("0.0.0.0/8", "no destination"),
+        ("::/128", "no destination"),
+        ("224.0.0.0/4", "multicast"),
+        ("ff00::/8", "multicast"),
+        ("240.0.0.0/4", "reserved or broadcast"),
+    )
+)
+_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+_COMPATIBLE = IPv6Network("::/96")
+
+
+def denied_reason(address: IPAddress) -> str:
+    """Why this address is never connected to; "" when it may be. IPv4 inside IPv6 (mapped,
+    compatible, NAT64, 6to4, Teredo) is judged by the IPv4 address it reaches."""
+    for inner in _embedded(address):
+        why = denied_reason(inner)
+        if why:
+            return why
+    for network, why in _DENIED:
+        if address.version == network.version and address in network:
+            return why
+    return ""
+
+
+def _embedded(address: IPAddress) -> Iterable[IPv4Address]:
+    if not isinstance(address, IPv6Address):
+        return
+    if address.ipv4_mapped is not None:
+        yield address.ipv4_mapped
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    low = IPv4Address(int(address) & 0xFFFFFFFF)
+    if any(address in network for network in _NAT64) or (address in _COMPATIBLE and int(address) > 0xFFFF):
+        yield low
+
+
+@dataclass(frozen=True, slots=True)
+class BaseURL:
+    """A node's base URL, taken apart. ``prefix`` is its path without the last slash."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str
+
+    @property
+    def origin(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def host_header(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = 443 if self.scheme == "https" else 80
+        return host if self.port == usual else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.origin + self.prefix
+
+
+def parse_base_url(url: str) -> BaseURL:
+    """Take a base URL apart; `BadURL` with a sentence when it is not one.
+
+    A user name or password in it is refused (and not repeated): keys go into headers, from the
+    environment. A denied literal address is refused here, before any name is looked up.
+    """
+    if not isinstance(url, str) or not url.strip():
+        raise BadURL("The URL of a node is empty; write it like http://10.0.0.7:30000.")
+    text = url.strip()
+    shown = repr(text.rpartition("@")[2] if "@" in text else text)[:200]
+    if any(ord(char) <= 32 or ord(char) == 127 for char in text):
+        raise BadURL(f"The URL {shown} contains spaces or control characters.")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        host = parts.hostname or ""
+    except ValueError as error:
+        raise BadURL(
+            f"The URL {shown} cannot be read ({error}); write it like http://10.0.0.7:30000."
+        ) from None
+    if parts.scheme not in ("http", "https"):
+        raise BadURL(f"The URL {shown} must begin with http:// or https://.")
+    if not host:
+        raise BadURL(f"The URL {shown} names no host.")
+    if parts.username is not None or parts.password is not None:
+        raise BadURL(
+            f"The URL for {host} has a user name or password in it; keys belong into an environment "
+            "variable named by --api-key-env or headers_env."
+        )
+    if parts.query or parts.fragment:
+        raise BadURL(f"The URL {shown} must be a base URL, without '?' or '#'.")
+    if port == 0:
+        raise BadURL(f"The URL {shown} has port 0, which nothing can listen on.")
+    if not host.isascii():
+        try:
+            host = host.encode("idna").decode()
+        except UnicodeError:
+            raise BadURL(f"The host name in {shown} is not valid.") from None
+    literal = _literal(host)
+    if literal is not None:
+        _check(host, literal)
+    usual = 443 if parts.scheme == "https" else 80
+    return BaseURL(parts.scheme, host, port or usual, parts.path.rstrip("/"))
+
+
+def _literal(host: str) -> IPAddress | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None
+
+
+def _check(host: str, address: IPAddress) -> None:
+    why = denied_reason(address)
+    if why:
+        leads = str(address) if host == str(address) else f"{host} leads to {address}, which"
+        raise AddressDenied(
+            f"{leads} is {why}: kvaudit never connects there. "
+            "Give the address that the engine itself listens on."
+        )
+
+
+async def system_resolve(host: str, port: int) -> list[str]:
+    """getaddrinfo in a daemon thread: a resolver that hangs must not outlive our deadline, and
+    asyncio's own executor would be waited for at exit."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[str]] = loop.create_future()
+
+    def settle(addresses: list[str] | None, error: OSError | None) -> None:
+        if not found.done():
+            if error is not None:
+                found.set_exception(error)
+            else:
+                found.set_result(addresses or [])
+
+    def look_up() -> None:
+        outcome: tuple[list[str] | None, OSError | None]
+        try:
+            rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            outcome = (list(dict.fromkeys(str(row[4][0]) for row in rows)), None)
+        except UnicodeError:
+            outcome = (None, socket.gaierror(socket.EAI_NONAME, "not a host name"))
+        except OSError as error:
+            outcome = (None, error)
+        try:
+            loop.call_soon_threadsafe(settle, *outcome)
+        except RuntimeError:
+            return  # the loop is closed: nobody waits for this answer any more
+
+    threading.Thread(target=look_up, name="resolve", daemon=True).start()
+    return await found
+
+
+async def checked_addresses(host: str, port: int, resolve: Resolve) -> list[str]:
+    """The addresses behind a host, all of them checked: one denied address denies the name."""
+    literal = _literal(host)
+    if literal is not None:
+        _check(host, literal)
+        return [str(literal)]
+    try:
+        found = await resolve(host, port)
+    except OSError as error:
+        raise NameNotFound(
+            f"The name {host} does not resolve ({error.strerror or error}); "
+            "check its spelling and the DNS of this machine."
+        ) from None
+    if not found:
+        raise NameNotFound(f"The name {host} resolves to no address.")
+    for text in found:
+        address = _literal(text)
+        if address is None:
+            raise NameNotFound(f"The name {host} resolves to {text!r}, which is no address.")
+        _check(host, address)
+    return found
+
+
+class PinnedBackend(httpcore.AsyncNetworkBackend):
+    """Opens connections only to addresses checked here, without a second look-up in between."""
+
+    def __init__(self, resolve: Resolve = system_resolve) -> None:
+        self._resolve = resolve
+        self._inner = httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        where = f"{host}:{port}"
+        failed: TransportError | None = None
+        for address in await checked_addresses(host, port, self._resolve):
+            try:
+                return await self._inner.connect_tcp(
+                    address, port, timeout=timeout, local_address=local_address, socket_options=socket_options
+                )
+            except httpcore.ConnectTimeout:
+                failed = ConnectTimedOut(
+                    f"No connection to {where} within {timeout:g} s: "
+                    "the machine is down or a firewall drops packets."
+                )
+            except httpcore.ConnectError as error:
+                failed = _connect_failure(where, error)
+        assert failed is not None
+        raise failed
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        raise Unreachable("Unix sockets are not audited.")
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def _connect_failure(where: str, error: BaseException) -> TransportError:
+    cause: BaseException | None = error
+    reasons: list[str] = []
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError) or "refused" in str(cause).lower():
+            return ConnectionRefused(
+                f"{where} refused the connection: nothing listens there (not started yet, or another port)."
+            )
+        if isinstance(cause, OSError) and cause.strerror:
+            reasons.append(cause.strerror)
+        cause = cause.__cause__ or cause.__context__
+    reason = reasons[-1] if reasons else error
+    return Unreachable(f"{where} cannot be reached ({reason}); check address and network.")

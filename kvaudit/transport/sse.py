@@ -1,0 +1,146 @@
+"""Server-sent events: the parser, and what an LLM engine's event means (text, error, the end).
+
+Engines put errors inside a 200 stream: as an ``error`` object or string, as a top-level
+``object: "error"``, or as ``finish_reason`` abort (reference: error shapes in checks.md 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+DONE = "[DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event. ``seconds`` is the time since the request began to be sent, on a monotonic clock."""
+
+    data: str
+    event: str = ""
+    id: str = ""
+    seconds: float = 0.0
+
+    @property
+    def done(self) -> bool:
+        return self.data.strip() == DONE
+
+    def json(self) -> Any:
+        """The parsed payload, or None when it is no JSON."""
+        try:
+            return orjson.loads(self.data)
+        except orjson.JSONDecodeError:
+            return None
+
+    @property
+    def error(self) -> str:
+        """The error that this event reports, as text; "" for ordinary events."""
+        payload = self.json()
+        if not isinstance(payload, dict):
+            return self.data if self.event == "error" else ""
+        found = payload.get("error")
+        if found:
+            return _message(found)
+        if payload.get("object") == "error" or self.event == "error":
+            return _message(payload)
+        return _abort(payload)
+
+    @property
+    def text(self) -> str:
+        """The generated text in this event: content, reasoning or completion text."""
+        payload = self.json()
+        if not isinstance(payload, dict):
+            return ""
+        parts: list[str] = []
+        choices = payload.get("choices")
+        for choice in choices if isinstance(choices, list) else []:
+            if not isinstance(choice, dict):
+                continue
+            delta = choice.get("delta")
+            sources = (choice, delta if isinstance(delta, dict) else {})
+            for source in sources:
+                for name in ("text", "reasoning_content", "reasoning", "content"):
+                    if isinstance(source.get(name), str):
+                        parts.append(source[name])
+        if isinstance(payload.get("text"), str):
+            parts.append(payload["text"])
+        return "".join(parts)
+
+
+def _message(found: Any) -> str:
+    if isinstance(found, dict):
+        message = found.get("message")
+        return message if isinstance(message, str) and message else orjson.dumps(found).decode()
+    return found if isinstance(found, str) else orjson.dumps(found).decode()
+
+
+def _abort(payload: dict[str, Any]) -> str:
+    """SGLang reports a request it gave up as finish_reason type abort, in meta_info or the choice."""
+    places = [payload.get("meta_info")]
+    choices = payload.get("choices")
+    places += choices if isinstance(choices, list) else []
+    for place in places:
+        reason = place.get("finish_reason") if isinstance(place, dict) else None
+        if isinstance(reason, dict) and reason.get("type") == "abort":
+            return _message(reason)
+        if reason == "abort":
+            return "finish_reason abort"
+    return ""
+
+
+class EventParser:
+    """Bytes in, events out, whatever the chunking (WHATWG server-sent events: CR, LF and CRLF end a
+    line, ``:`` begins a comment, several data lines join with LF, an event without its closing
+    blank line is not delivered)."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._first = True
+        self._data: list[str] = []
+        self._event = ""
+        self._id = ""
+
+    def feed(self, chunk: bytes, seconds: float = 0.0) -> list[Event]:
+        self._rest += chunk
+        if self._first and len(self._rest) >= 3:
+            self._rest = self._rest.removeprefix(b"\xef\xbb\xbf")
+            self._first = False
+        # A CR at the very end may be half of a CRLF: leave it for the next chunk.
+        held = self._rest.endswith(b"\r")
+        body = self._rest[:-1] if held else self._rest
+        lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+        self._rest = lines.pop() + (b"\r" if held else b"")
+        events = (self._line(line.decode(errors="replace"), seconds) for line in lines)
+        return [event for event in events if event is not None]
+
+    @property
+    def pending(self) -> int:
+        """Bytes of unfinished lines and data; for a cap on a stream that never ends an event."""
+        return len(self._rest) + sum(len(part) for part in self._data)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the stream ended inside an event."""
+        return bool(self._data or self._rest.strip())
+
+    def _line(self, line: str, seconds: float) -> Event | None:
+        if not line:
+            return self._dispatch(seconds)
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            self._data.append(value)
+        elif name == "event":
+            self._event = value
+        elif name == "id" and "\0" not in value:
+            self._id = value
+        return None
+
+    def _dispatch(self, seconds: float) -> Event | None:
+        data, event = self._data, self._event
+        self._data, self._event = [], ""
+        if not data:
+            return None
+        return Event("\n".join(data), event, self._id, seconds)
