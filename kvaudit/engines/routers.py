@@ -32,15 +32,14 @@ _ONLY_WORKERS_KNOW = "a router answers for its workers; give kvaudit the workers
 def is_gateway(answers: Answers) -> bool:
     """Whether these are answers of sglang-router, sgl-model-gateway, smg or the experimental router.
 
-    ``/workers`` refused with 401 or 403 while another path answers is a router too: on a node
-    with a wrong key everything is refused, and with the right one ``/workers`` does not exist.
+    ``/readiness`` is open and answers 503 while no worker is healthy; ``/workers`` may want the
+    admin key. A node, or a proxy that refuses every path it does not know, has neither.
     """
     if _ready(answers, "/readiness") or _ready(answers, "/readyz"):
         return True
     if "workers" in _json.mapping(_json.parsed(answers.get("/workers"))):
         return True
-    others = (path for path in answers if path not in ("/workers", "/metrics"))
-    return _json.status(answers, "/workers") in (401, 403) and any(_json.ok(answers, path) for path in others)
+    return _json.status(answers, "/readiness") == 503 and _json.status(answers, "/workers") in (401, 403)
 
 
 def _ready(answers: Answers, path: str) -> bool:
