@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from django.contrib.auth.models import AbstractUser, Group, UserManager
+from django.contrib.auth.models import AbstractUser, Group
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
@@ -20,8 +18,6 @@ class User(AbstractUser):
     must_change_password = models.BooleanField(
         default=False, help_text="Set for one-time passwords; pages ask for a new one first."
     )
-
-    objects: ClassVar[UserManager[User]] = UserManager()
 
 
 class Team(models.Model):

@@ -32,7 +32,7 @@ class Deployment(models.Model):
 
     slug = models.SlugField(max_length=100, unique=True)
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="deployments")
-    owner = models.CharField(max_length=200, blank=True)
+    owner = models.CharField(max_length=300, blank=True)
     contact = models.CharField(max_length=300, blank=True)
     engine = models.CharField(max_length=40, default="auto")
     entry = models.CharField(max_length=500, blank=True)  # the URL that tenants use
@@ -66,7 +66,7 @@ class Node(Interval):
     """
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="nodes")
-    name = models.CharField(max_length=100)
+    name = models.CharField(max_length=300)
     role = models.CharField(max_length=20, blank=True)  # prefill, decode, unified or ""
     engine = models.CharField(max_length=40, default="auto")
     url = models.CharField(max_length=500)
@@ -100,7 +100,7 @@ class Tenant(Interval):
     """A customer of the deployment on whose behalf active checks ask. Its key is write-only."""
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="tenants")
-    name = models.CharField(max_length=100)
+    name = models.CharField(max_length=300)
     credential_sealed = models.TextField(blank=True, editable=False)
     credential_set_at = models.DateTimeField(null=True, blank=True)
 
@@ -131,7 +131,7 @@ class Pin(Interval):
     )
     engine = models.CharField(max_length=40)
     specifier = models.CharField(max_length=100)  # PEP 440: >=0.5.22
-    set_by = models.CharField(max_length=200)
+    set_by = models.CharField(max_length=300)
     reason = models.CharField(max_length=500, blank=True)
 
     objects = PinQuerySet.as_manager()
@@ -156,7 +156,7 @@ class Consent(Interval):
     """The operator's recorded consent to prompts of N-8 tokens and more while the pool is small."""
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="consents")
-    given_by = models.CharField(max_length=200)
+    given_by = models.CharField(max_length=300)
     reason = models.CharField(max_length=500, blank=True)
 
     objects = ConsentQuerySet.as_manager()
@@ -179,7 +179,7 @@ class Pause(Interval):
     deployment = models.ForeignKey(
         Deployment, on_delete=models.PROTECT, related_name="pauses", null=True, blank=True
     )
-    paused_by = models.CharField(max_length=200)
+    paused_by = models.CharField(max_length=300)
     reason = models.CharField(max_length=500, blank=True)
 
     objects = PauseQuerySet.as_manager()
