@@ -205,7 +205,7 @@ class Client:
         own = {name.lower() for name, _ in headers}
         fields += [(name, value) for name, value in self._headers if name.lower() not in own]
         fields += headers
-        target = self.base.prefix + path
+        target = self.base.prefix + path or "/"  # a generic pool is asked at its own address: path ""
         url = httpcore.URL(
             scheme=self.base.scheme.encode(),
             host=self.base.host.encode(),
