@@ -31,6 +31,7 @@ class NodeSeen:
     facts: EngineFacts | None = None
     problem: str = ""
     evidence: tuple[Evidence, ...] = ()
+    transient: bool = False  # waiting may help: refused, 503, still loading
 
     @property
     def effective_role(self) -> str:
