@@ -90,3 +90,19 @@ def _role(name: str) -> Role | None:
 def _strongest(names: Iterable[str]) -> Role | None:
     roles = [role for name in names if (role := _role(name)) is not None]
     return max(roles, key=lambda role: role.rank, default=None)
+
+
+def require(actor: object, ability: str, team: Team | None = None) -> None:
+    """Raise PermissionDenied unless the actor may. Parts of the system (strings) may; a token never
+    writes through a service."""
+    from django.core.exceptions import PermissionDenied
+
+    from kvaudit.accounts.models import User
+
+    if isinstance(actor, str) and actor:
+        return
+    if not isinstance(actor, User) or not can(actor, ability, team):
+        where = f" for team {team.slug}" if team is not None else ""
+        raise PermissionDenied(
+            f"{ability.replace('_', ' ').capitalize()}{where}: your role does not allow it."
+        )

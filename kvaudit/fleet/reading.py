@@ -1,0 +1,207 @@
+"""Writing down what a run read from nodes, and noticing that a fingerprint moved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+
+from kvaudit.checks.contract import NodeSeen
+from kvaudit.fleet import comparison
+from kvaudit.fleet.facts import content_digest, facts_as_json, shown
+from kvaudit.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
+from kvaudit.readings import EngineFacts, Fingerprint, fingerprint
+
+
+def record_reading(
+    *, deployment: Deployment, node: Node, seen: NodeSeen, at: datetime
+) -> FingerprintChange | None:
+    """`record_readings` for one node."""
+    changes = record_readings(deployment=deployment, readings=[(node, seen)], at=at)
+    return changes[0] if changes else None
+
+
+@transaction.atomic
+def record_readings(
+    *, deployment: Deployment, readings: Sequence[tuple[Node, NodeSeen]], at: datetime
+) -> list[FingerprintChange]:
+    """Keep what was read at ``at``; return the *significant* changes (each expires evidence).
+
+    Unchanged nodes cost one UPDATE together. A node that could not be read, that was closed, or of
+    which something newer is known already, is left as it is. Insignificant changes are stored too,
+    but not returned. Takes row locks on the nodes, in order of id.
+    """
+    facts_of = {node.pk: seen.facts for node, seen in readings if seen.facts is not None}
+    if not facts_of:
+        return []
+    nodes = list(Node.objects.select_for_update(no_key=True).filter(pk__in=facts_of).order_by("pk"))
+    currents = {each.node_id: each for each in NodeSnapshot.objects.filter(node__in=nodes, current=True)}
+    confirmed: list[int] = []
+    moved: list[tuple[Node, EngineFacts, dict[str, Any], str]] = []
+    for node in nodes:
+        if node.valid_to is not None and at >= node.valid_to:
+            continue
+        current, facts = currents.get(node.pk), facts_of[node.pk]
+        if current is not None and at <= current.last_confirmed:
+            continue
+        stored = facts_as_json(facts)
+        content = content_digest(stored)
+        if current is not None and current.content == content:
+            confirmed.append(current.pk)
+        else:
+            moved.append((node, facts, stored, content))
+    if confirmed:
+        NodeSnapshot.objects.filter(pk__in=confirmed).update(last_confirmed=at)
+    changes = [
+        change
+        for node, facts, stored, content in moved
+        if (change := _keep(deployment, node, currents.get(node.pk), facts, stored, content, at))
+    ]
+    return [change for change in changes if change.significant]
+
+
+def _keep(
+    deployment: Deployment,
+    node: Node,
+    current: NodeSnapshot | None,
+    facts: EngineFacts,
+    stored: dict[str, Any],
+    content: str,
+    at: datetime,
+) -> FingerprintChange | None:
+    """Store a new snapshot; return the change against the reference, if there is one."""
+    print_ = fingerprint(facts)
+    limits = limits_of(deployment, facts.context.value)
+    before = current or _of_the_row_before(node)
+    change: FingerprintChange | None
+    if before is None:
+        reference, change = print_, _joined_later(deployment, node, print_, limits, at)
+    else:
+        process = shown(facts.process)
+        found = comparison.compare(
+            before.reference_fingerprint,
+            print_,
+            limits=limits,
+            same_process=bool(process) and process == before.process,
+        )
+        reference = found.reference
+        change = _against_reference(deployment, node, before, print_, found, at)
+    if current is not None:
+        NodeSnapshot.objects.filter(pk=current.pk).update(current=False)
+    NodeSnapshot.objects.create(
+        node=node,
+        first_seen=at,
+        last_confirmed=at,
+        engine=facts.engine[:40],
+        version=shown(facts.version),
+        role=shown(facts.role),
+        pool=facts.pool.value,
+        context=facts.context.value,
+        process=shown(facts.process),
+        digest=print_.digest,
+        content=content,
+        facts=stored,
+        fingerprint=print_.as_json(),
+        reference=reference.as_json(),
+    )
+    return change
+
+
+def limits_of(deployment: Deployment, context_read: int | None) -> tuple[int, ...]:
+    """The token counts that a pool must not cross unnoticed."""
+    known = [each for each in (deployment.context, context_read) if each]
+    return comparison.crossing_limits(
+        context=max(known, default=None), headroom=deployment.headroom, edge_limit=deployment.edge_limit
+    )
+
+
+def _against_reference(
+    deployment: Deployment,
+    node: Node,
+    before: NodeSnapshot,
+    seen: Fingerprint,
+    found: comparison.Comparison,
+    at: datetime,
+) -> FingerprintChange | None:
+    """Insignificant moves are told against the reading before, so that each is told once."""
+    changes = (*found.changes, *found.learnt)
+    if not found.significant:
+        last = Fingerprint.from_json(before.fingerprint)
+        changes = tuple(each for each in changes if _field(last, each.name) != each.after)
+    if not changes:
+        return None
+    return FingerprintChange.objects.create(
+        deployment=deployment,
+        node=node,
+        at=at,
+        significant=found.significant,
+        summary=f"{node.name}: {comparison.in_words(changes)}"[:500],
+        before=before.reference,
+        after=seen.as_json(),
+        diff=comparison.as_json(changes),
+    )
+
+
+def _field(print_: Fingerprint, name: str) -> Any:
+    return print_.pools[name] if name in print_.pools else print_.exact.get(name)
+
+
+def _of_the_row_before(node: Node) -> NodeSnapshot | None:
+    """A node whose URL or key changed is another row with the same name: its readings go on."""
+    return (
+        NodeSnapshot.objects.filter(node__deployment_id=node.deployment_id, node__name=node.name)
+        .exclude(node=node)
+        .order_by("-last_confirmed", "-pk")
+        .first()
+    )
+
+
+def _joined_later(
+    deployment: Deployment, node: Node, seen: Fingerprint, limits: tuple[int, ...], at: datetime
+) -> FingerprintChange | None:
+    """A node added after the deployment was first read changes the deployment's fingerprint, the
+    *set* of its nodes' ones, unless it is like another node: one that is there, or one that it
+    replaced. Nodes that were there from the start are a baseline, not a change."""
+    snapshots = NodeSnapshot.objects.filter(node__deployment=deployment).exclude(node=node)
+    if not snapshots.filter(first_seen__lt=node.valid_from).exists():
+        return None
+    still_there_or_replaced = Q(node__valid_to=None) | Q(node__valid_to__gte=node.valid_from)
+    others = snapshots.filter(still_there_or_replaced, current=True)
+    if any(comparison.matches(each.reference_fingerprint, seen, limits) for each in others):
+        return None
+    return FingerprintChange.objects.create(
+        deployment=deployment,
+        node=node,
+        at=at,
+        significant=True,
+        summary=f"{node.name}: a node was added whose configuration no other node has"[:500],
+        before=None,
+        after=seen.as_json(),
+        diff=[],
+    )
+
+
+def note_removal(*, deployment: Deployment, node: Node, at: datetime) -> FingerprintChange | None:
+    """After a node was closed without another in its place: a change when no remaining node has
+    its configuration."""
+    gone = NodeSnapshot.objects.filter(node=node, current=True).first()
+    if gone is None:
+        return None
+    limits = limits_of(deployment, gone.context)
+    remaining = NodeSnapshot.objects.filter(current=True, node__deployment=deployment, node__valid_to=None)
+    print_ = gone.reference_fingerprint
+    if any(comparison.matches(each.reference_fingerprint, print_, limits) for each in remaining):
+        return None
+    return FingerprintChange.objects.create(
+        deployment=deployment,
+        node=node,
+        at=at,
+        significant=True,
+        summary=f"{node.name}: a node was removed whose configuration no other node has"[:500],
+        before=gone.reference,
+        after=None,
+        diff=[],
+    )

@@ -1,0 +1,157 @@
+"""Writes of the fleet by hand: keys, pins, consent, pauses. The import is in `fleet.importing`,
+readings are in `fleet.reading`. Every act is recorded; nodes and pins are closed, never edited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from kvaudit.accounts.access import require
+from kvaudit.accounts.actors import Actor, actor_name
+from kvaudit.fleet.credentials import bearer, seal_headers
+from kvaudit.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
+from kvaudit.ledger.services import record
+
+
+@transaction.atomic
+def set_tenant_key(*, tenant: Tenant, key: str, actor: Actor, header: str = "") -> Tenant:
+    """Store a tenant's key, sent as a bearer token or as the value of ``header``. It can be
+    replaced or removed ("" removes it) but never read again. Raises `BadHeaders`."""
+    require(actor, "edit_fleet", tenant.deployment.team)
+    headers = ((header, key.strip()),) if header else bearer(key)
+    tenant.credential_sealed = seal_headers(headers) if key.strip() else ""
+    tenant.credential_set_at = timezone.now() if key.strip() else None
+    tenant.save(update_fields=["credential_sealed", "credential_set_at"])
+    kind = "tenant.key_set" if key.strip() else "tenant.key_removed"
+    record(actor=actor, kind=kind, subject=_subject(tenant.deployment, "tenant", tenant.name))
+    return tenant
+
+
+@transaction.atomic
+def set_node_headers(*, node: Node, headers: Iterable[tuple[str, str]], actor: Actor) -> Node:
+    """Store the headers that a node is asked with (none removes them); returns the node's new row."""
+    require(actor, "edit_fleet", node.deployment.team)
+    changed = replace_node(node=node, at=timezone.now(), headers_sealed=seal_headers(headers))
+    record(actor=actor, kind="node.headers_set", subject=_subject(node.deployment, "node", node.name))
+    return changed
+
+
+def replace_node(*, node: Node, at: datetime, **fields: Any) -> Node:
+    """Close the node's row at ``at`` and open one that differs in ``fields``. Not recorded here."""
+    values = {
+        name: getattr(node, name)
+        for name in (
+            "deployment_id",
+            "name",
+            "role",
+            "engine",
+            "url",
+            "headers_sealed",
+            "ca_file",
+            "client_cert",
+            "client_key",
+            "pointers",
+        )
+    }
+    close(node, at)
+    return Node.objects.create(**{**values, **fields}, valid_from=at)
+
+
+def close(row: Any, at: datetime) -> None:
+    """End an interval row; a second end changes nothing."""
+    type(row).objects.filter(pk=row.pk, valid_to=None).update(valid_to=at)
+    row.valid_to = row.valid_to or at
+
+
+@transaction.atomic
+def set_pin(
+    *, engine: str, specifier: str, actor: Actor, deployment: Deployment | None = None, reason: str = ""
+) -> Pin | None:
+    """Pin an engine's versions for one deployment or, without one, for the fleet. An empty
+    ``specifier`` ends the pin. Raises ValueError with a sentence for a range that cannot be read."""
+    from kvaudit.advisories.pins import parse_pin
+
+    require(actor, "edit_fleet", deployment.team if deployment else None)
+    at = timezone.now()
+    wanted = parse_pin(f"{engine}{specifier}") if specifier else None
+    engine = wanted.engine if wanted else engine
+    for old in Pin.objects.current().filter(engine=engine, deployment=deployment).select_for_update():
+        close(old, at)
+    subject = _subject(deployment, "pin", f"{engine}{specifier}")
+    pin = None
+    if specifier:
+        pin = Pin.objects.create(
+            deployment=deployment,
+            engine=engine,
+            specifier=specifier.strip(),
+            set_by=actor_name(actor),
+            reason=reason[:500],
+            valid_from=at,
+        )
+    record(actor=actor, kind="pin.set" if pin else "pin.ended", subject=subject)
+    return pin
+
+
+@transaction.atomic
+def give_consent(*, deployment: Deployment, actor: Actor, reason: str = "", given_by: str = "") -> Consent:
+    """Consent to prompts of N-8 tokens and more while the pool is small or N unknown."""
+    require(actor, "give_consent", deployment.team)
+    consent, new = Consent.objects.get_or_create(
+        deployment=deployment,
+        valid_to=None,
+        defaults={"given_by": (given_by or actor_name(actor))[:300], "reason": reason[:500]},
+    )
+    if new:
+        record(actor=actor, kind="consent.given", subject=_subject(deployment))
+    return consent
+
+
+@transaction.atomic
+def withdraw_consent(*, deployment: Deployment, actor: Actor) -> None:
+    """Anybody who may edit the deployment may withdraw: that is the safe direction."""
+    require(actor, "edit_fleet", deployment.team)
+    ended = Consent.objects.current().filter(deployment=deployment).update(valid_to=timezone.now())
+    if ended:
+        record(actor=actor, kind="consent.withdrawn", subject=_subject(deployment))
+
+
+@transaction.atomic
+def pause_probes(*, actor: Actor, deployment: Deployment | None = None, reason: str = "") -> Pause:
+    """Stop active probes of one deployment or of the fleet, before their next request."""
+    require(actor, "pause_probes", deployment.team if deployment else None)
+    pause, new = Pause.objects.get_or_create(
+        deployment=deployment,
+        valid_to=None,
+        defaults={"paused_by": actor_name(actor), "reason": reason[:500]},
+    )
+    if new:
+        record(actor=actor, kind="probes.paused", subject=_subject(deployment))
+    return pause
+
+
+@transaction.atomic
+def resume_probes(*, actor: Actor, deployment: Deployment | None = None) -> None:
+    """End the pause of one deployment or of the fleet (the other kind stays)."""
+    require(actor, "pause_probes", deployment.team if deployment else None)
+    ended = Pause.objects.current().filter(deployment=deployment).update(valid_to=timezone.now())
+    if ended:
+        record(actor=actor, kind="probes.resumed", subject=_subject(deployment))
+
+
+@transaction.atomic
+def retire_deployment(*, deployment: Deployment, actor: Actor) -> None:
+    """No more audits; history stays."""
+    require(actor, "edit_fleet", deployment.team)
+    at = timezone.now()
+    if Deployment.objects.filter(pk=deployment.pk, retired_at=None).update(retired_at=at):
+        deployment.retired_at = at
+        record(actor=actor, kind="deployment.retired", subject=_subject(deployment))
+
+
+def _subject(deployment: Deployment | None, *more: str) -> str:
+    start = f"deployment:{deployment.slug}" if deployment else "fleet"
+    return " ".join((start, *more))[:300]
