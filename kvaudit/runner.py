@@ -6,12 +6,25 @@ deadline are looked at before every step. An exception inside a check becomes th
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 
-from kvaudit.checks.contract import History, NodeSeen
-from kvaudit.targets import Target
-from kvaudit.verdict import Result
+from kvaudit import checks as registry
+from kvaudit.checks.contract import Anonymous, Audit, History, NodeSeen
+from kvaudit.engines import reading
+from kvaudit.engines.contract import Engine
+from kvaudit.targets import Node, Target
+from kvaudit.transport import Client, Limits, TransportError, redact_text, secrets_of
+from kvaudit.verdict import Result, Verdict
+
+log = logging.getLogger(__name__)
+
+GLANCE = 0.25
+"""Seconds between two looks at ``cancelled`` while waiting for nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class CheckFinished:
 Event = NodeRead | CheckStarted | CheckFinished
 
 
-def run(
+async def run(
     target: Target,
     checks: Sequence[str],
     *,
@@ -59,6 +72,200 @@ def run(
     """Read every node concurrently, then run ``checks`` in order; yields events.
 
     A cancelled or timed-out run yields an *error* result for every check that did not finish, so
-    the number of results always equals ``len(checks)``.
+    the number of results always equals ``len(checks)``. Leaving the iterator early (``aclose``)
+    stops the reading and closes every connection.
     """
-    raise NotImplementedError  # replaced within the hour by its owner
+    until = asyncio.get_running_loop().time() + budget.seconds
+    brake = _Brake(until, budget, cancelled)
+    async with AsyncExitStack() as open_clients:
+        seen: dict[str, NodeSeen] = {}
+        async for found in _read_nodes(target.nodes, budget, brake):
+            seen[found.name] = found
+            yield NodeRead(found)
+        for node in target.nodes:
+            if node.name not in seen:
+                unread = NodeSeen(node.name, node.url, node.role, problem=brake.reason or "It was not read.")
+                seen[node.name] = unread
+                yield NodeRead(unread)
+        audit = Audit(
+            deployment=target.slug,
+            nodes=[seen[node.name] for node in target.nodes],
+            rules=target.rules,
+            history=history,
+            complete=target.complete,
+            expected_roles=frozenset(node.role for node in target.nodes if node.role),
+            ask_anonymously=_Anonymously(target.nodes, budget, open_clients).ask,
+        )
+        for check in checks:
+            if brake.pressed():
+                yield CheckFinished(_not_run(check, brake.reason))
+                continue
+            yield CheckStarted(check)
+            yield CheckFinished(await _check(check, audit, brake))
+
+
+async def results(
+    target: Target, checks: Sequence[str], *, budget: Budget = Budget(), history: History | None = None
+) -> tuple[list[NodeSeen], list[Result]]:
+    """A whole run at once: the nodes in the target's order, and one result per check."""
+    nodes: dict[str, NodeSeen] = {}
+    found: list[Result] = []
+    async for event in run(target, checks, budget=budget, history=history):
+        if isinstance(event, NodeRead):
+            nodes[event.node.name] = event.node
+        elif isinstance(event, CheckFinished):
+            found.append(event.result)
+    return [nodes[node.name] for node in target.nodes], found
+
+
+class _Brake:
+    """The deadline and the caller's wish to stop, with the sentence that says which it was."""
+
+    def __init__(self, until: float, budget: Budget, cancelled: Callable[[], bool]) -> None:
+        self.until = until
+        self.reason = ""
+        self._seconds = budget.seconds
+        self._cancelled = cancelled
+
+    def pressed(self) -> bool:
+        if not self.reason:
+            if self._cancelled():
+                self.reason = "The run was cancelled before this was done."
+            elif self.left() <= 0:
+                self.reason = f"The run's deadline of {self._seconds:g} s passed before this was done."
+        return bool(self.reason)
+
+    def left(self) -> float:
+        return self.until - asyncio.get_running_loop().time()
+
+
+async def _read_nodes(nodes: Sequence[Node], budget: Budget, brake: _Brake) -> AsyncIterator[NodeSeen]:
+    """Every node as soon as it is read; at the brake, the rest is abandoned."""
+    slots = asyncio.Semaphore(budget.concurrency)
+
+    async def one(node: Node) -> NodeSeen:
+        async with slots:
+            return await read_node(node, min(budget.node_seconds, max(brake.left(), 0.0)))
+
+    waiting = {asyncio.create_task(one(node)) for node in nodes}
+    try:
+        while waiting and not brake.pressed():
+            glance = max(0.0, min(GLANCE, brake.left()))
+            done, waiting = await asyncio.wait(waiting, timeout=glance, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                yield task.result()
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
+    """One node, read over a client of its own. Whatever goes wrong becomes its ``problem``."""
+    try:
+        adapters, allow = _adapters(node.engine, node.pointers)
+        async with _client(node, allow, seconds=seconds) as client:
+            got = await reading.read_node(
+                client, adapters, declared=node.engine not in ("", "auto"), seconds=seconds
+            )
+    except (TransportError, ValueError) as error:
+        return NodeSeen(node.name, node.url, node.role, problem=redact_text(str(error)))
+    except Exception as error:
+        # An adapter must never raise; if one does, this node is an error and the others go on.
+        log.exception("reading node %s failed", node.name)
+        return NodeSeen(node.name, node.url, node.role, problem=_broke(f"Reading {node.url}", error))
+    return NodeSeen(
+        node.name,
+        node.url,
+        node.role,
+        facts=got.facts,
+        problem=got.problem,
+        evidence=got.evidence,
+        transient=got.transient,
+    )
+
+
+@lru_cache(maxsize=256)
+def _adapters(
+    engine: str, pointers: tuple[tuple[str, str], ...]
+) -> tuple[tuple[Engine, ...], frozenset[tuple[str, str]]]:
+    """The adapters for a declared engine and their allow-list; ValueError when there is no such engine."""
+    adapters = reading.adapters_for(engine, pointers)
+    return adapters, reading.allowed(adapters)
+
+
+def _client(
+    node: Node, allow: frozenset[tuple[str, str]], *, seconds: float, anonymous: bool = False
+) -> Client:
+    """A client for this node; ``anonymous`` leaves out headers and client certificate."""
+    limits = Limits()
+    limits = Limits(min(limits.total, seconds), min(limits.connect, seconds), limits.read, limits.body)
+    credentials = node.credentials
+    return Client(
+        node.url,
+        allow=allow,
+        headers=() if anonymous else credentials.headers,
+        ca_file=credentials.ca_file,
+        client_cert="" if anonymous else credentials.client_cert,
+        client_key="" if anonymous else credentials.client_key,
+        redact=secrets_of(credentials.headers),
+        limits=limits,
+    )
+
+
+class _Anonymously:
+    """Asks allow-listed GETs of a node without any credential; one extra client per node, on demand."""
+
+    def __init__(self, nodes: Sequence[Node], budget: Budget, open_clients: AsyncExitStack) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._budget = budget
+        self._open = open_clients
+        self._clients: dict[str, Client] = {}
+
+    async def ask(self, name: str, path: str) -> Anonymous:
+        try:
+            response = await (await self._client(name)).get(path)
+        except TransportError as error:
+            return Anonymous(0, problem=str(error))
+        return Anonymous(response.status, response.body, exposed=response.exposed)
+
+    async def _client(self, name: str) -> Client:
+        if name not in self._clients:
+            node = self._nodes[name]
+            _, allow = _adapters(node.engine, node.pointers)
+            client = _client(node, allow, seconds=self._budget.node_seconds, anonymous=True)
+            self._clients[name] = await self._open.enter_async_context(client)
+        return self._clients[name]
+
+
+async def _check(check_id: str, audit: Audit, brake: _Brake) -> Result:
+    try:
+        check = registry.get(check_id)
+        async with asyncio.timeout(max(brake.left(), 0.0)):
+            seen = await check.observe(audit)
+        result: Result = check.judge(seen, audit)
+    except TimeoutError:
+        if not brake.pressed():
+            brake.reason = f"A wait inside the check {check_id} timed out."
+        return _not_run(check_id, brake.reason)
+    except Exception as error:
+        # A defect of ours says nothing about the target: error, never pass, and the other checks go on.
+        log.exception("check %s failed", check_id)
+        return _not_run(check_id, _broke(f"The check {check_id}", error))
+    return result
+
+
+def _not_run(check: str, reason: str) -> Result:
+    return Result(
+        check,
+        Verdict.ERROR,
+        reason,
+        next="Run it again; if this repeats, look at the log of kvaudit and report it.",
+        does_not_prove="Nothing was learnt about the target.",
+    )
+
+
+def _broke(what: str, error: Exception) -> str:
+    """A sentence for a defect of kvaudit itself; the traceback is in the log."""
+    said = redact_text(str(error))[:200]
+    return f"{what} broke inside kvaudit ({type(error).__name__}{': ' + said if said else ''})."

@@ -7,7 +7,7 @@ adapters: they are harmless on every engine. The rest of the recognised adapter'
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,12 +44,16 @@ def allowed(adapters: Iterable[Engine]) -> frozenset[tuple[str, str]]:
     return frozenset(pairs)
 
 
-def adapters_for(engine: str) -> tuple[Engine, ...]:
-    """The adapters that may be asked for this declared engine, the declared one first.
-    ValueError with a sentence when there is no such engine."""
+def adapters_for(engine: str, pointers: tuple[tuple[str, str], ...] = ()) -> tuple[Engine, ...]:
+    """The adapters that may be asked for this declared engine, the declared one first; ``pointers``
+    are the JSON pointers of a generic pool. ValueError with a sentence when there is no such engine."""
     if engine in ("", "auto"):
         return tuple(engines.get(name) for name in RECOGNISABLE)
     first = engines.get(engine)
+    if engine == "generic":
+        from kvaudit.engines import generic
+
+        first = generic.with_pointers(pointers)
     return (first, *(engines.get(name) for name in RECOGNISABLE if name != engine))
 
 
@@ -63,17 +67,16 @@ async def read_node(
     """Read one node within ``seconds``. ``adapters`` as from `adapters_for`; with ``declared`` the
     first of them is what the operator says it is. Never raises for anything the node does."""
     session = _Session(client, seconds)
-    if declared:
+    found = await session.recognise(adapters[:1] if declared else adapters, identify_only=True)
+    if found is None and declared and not session.hopeless:
+        other = await session.recognise(adapters[1:], identify_only=True)
+        if other is not None:
+            return session.failed(
+                f"{client.base} was declared as {adapters[0].id}, but this looks like {other.id}: "
+                f"give --engine {other.id} (or auto), or the right address."
+            )
+        # Nobody else's: now the declared engine's further paths can do no harm.
         found = await session.recognise(adapters[:1], identify_only=False)
-        if found is None and not session.hopeless:
-            other = await session.recognise(adapters[1:], identify_only=True)
-            if other is not None:
-                return session.failed(
-                    f"{client.base} was declared as {adapters[0].id}, but this looks like {other.id}: "
-                    f"give --engine {other.id} (or auto), or the right address."
-                )
-    else:
-        found = await session.recognise(adapters, identify_only=True)
     if found is None:
         return session.failed(session.why_unrecognised(adapters[0].title if declared else ""))
     await session.ask(found.plan)
@@ -177,14 +180,16 @@ class _Session:
     def hindrance(self, adapter: Engine) -> str:
         """Why readings are missing although the engine is known: a key, or a read that failed."""
         planned = {step.path for step in adapter.plan}
-        keyless = self._keyless()
+        keyless = self._keyless(planned)
         if keyless:
             return keyless
         failed = self._first(lambda answer: answer.path in planned and answer.status == 0)
         return failed.problem if failed else ""
 
-    def _keyless(self) -> str:
-        answer = self._first(lambda answer: answer.status in (401, 403))
+    def _keyless(self, paths: Collection[str] | None = None) -> str:
+        """The sentence for the first path that asked for a key, among ``paths`` or all; else ""."""
+        asked = self.answers if paths is None else paths
+        answer = self._first(lambda answer: answer.status in (401, 403) and answer.path in asked)
         if answer is None:
             return ""
         where = f"{self._client.base}{answer.path} answered {answer.status}"

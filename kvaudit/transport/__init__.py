@@ -7,7 +7,7 @@ sees a body. Each failure is a `TransportError` whose text is a sentence for the
 """
 
 from kvaudit.transport.addresses import BaseURL, denied_reason, parse_base_url
-from kvaudit.transport.client import Client, Limits, Response, StreamedResponse
+from kvaudit.transport.client import Client, Limits, Response, StreamedResponse, secrets_of
 from kvaudit.transport.errors import (
     AddressDenied,
     BadEncoding,
@@ -60,4 +60,5 @@ __all__ = [
     "parse_base_url",
     "redact_text",
     "secret_name",
+    "secrets_of",
 ]

@@ -84,7 +84,8 @@ class Client:
     """Talks to one base URL, on allow-listed paths only. Close it with `aclose` (or ``async with``).
 
     ``allow`` holds (method, path) pairs; a path may contain a query and must match exactly.
-    ``headers`` are sent with every request unless it is made anonymously; their values are secrets.
+    ``headers`` are sent with every request; their values are secrets. ``redact`` names further values
+    that must never come back out of a body.
     Raises `BadURL`, `AddressDenied` or `BadHeader` at once; TLS files are read with the first request.
     """
 
@@ -97,6 +98,7 @@ class Client:
         ca_file: str = "",
         client_cert: str = "",
         client_key: str = "",
+        redact: Iterable[str] = (),
         limits: Limits = Limits(),
         resolve: Resolve = system_resolve,
         max_connections: int = 100,
@@ -106,7 +108,7 @@ class Client:
         self.limits = limits
         self._headers = tuple(headers)
         check_headers(self._headers)
-        self.redactor = Redactor(_secrets(self._headers))
+        self.redactor = Redactor([*secrets_of(self._headers), *redact])
         self._tls_files = (ca_file, client_cert, client_key)
         self._resolve = resolve
         self._max_connections = max_connections
@@ -366,7 +368,8 @@ def check_headers(headers: Iterable[tuple[str, str]]) -> None:
             raise BadHeader(f"The header {name} is set by kvaudit itself and cannot be given.")
 
 
-def _secrets(headers: Iterable[tuple[str, str]]) -> Iterable[str]:
+def secrets_of(headers: Iterable[tuple[str, str]]) -> Iterable[str]:
+    """The secret parts of these headers: each whole value, and its last word (``Bearer <key>``)."""
     for name, value in headers:
         if name.lower() not in _OPEN_HEADERS:
             yield value.strip()
@@ -461,4 +464,13 @@ def _tls_sentence(where: str, error: ssl.SSLError) -> str:
     return f"{where}: TLS failed ({reason})."
 
 
-__all__ = ["MAX_BODY", "BodyTooLarge", "Client", "Limits", "Response", "StreamedResponse", "check_headers"]
+__all__ = [
+    "MAX_BODY",
+    "BodyTooLarge",
+    "Client",
+    "Limits",
+    "Response",
+    "StreamedResponse",
+    "check_headers",
+    "secrets_of",
+]

@@ -1,0 +1,91 @@
+"""The command line: a thin door. Subcommands import what they need when they are called.
+
+Exit codes of every command: 0 pass, 1 fail, 2 inconclusive, 3 error; usage errors and unhandled
+exceptions are 3 as well, and with ``--json`` they still print a valid report.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+GROUND_FLOOR = ("gate", "probe", "advisories", "lab")
+USAGE = """usage: kvaudit COMMAND ...
+
+  gate         may this node take traffic? exit code 0 pass, 1 fail, 2 inconclusive, 3 error
+  probe        run checks against nodes, without a database
+  advisories   list the known bugs, or match them against a version
+  lab          a miniature engine to audit, with faults on demand
+  up, ledger   the whole product on this machine; the record (with kvaudit[server])
+
+kvaudit COMMAND --help explains a command."""
+
+Command = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; never raises, never exits with Python's own codes."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE)
+        return 0 if arguments else 3
+    name, rest = arguments[0], arguments[1:]
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(f"kvaudit {version('kvaudit')}")
+        return 0
+    try:
+        command = _find(name)
+        if command is None:
+            return _failed(f"There is no command {name[:40]!r}; kvaudit --help lists them.", rest)
+        return command(rest)
+    except KeyboardInterrupt:
+        return _failed("Interrupted.", rest)
+    except BrokenPipeError:
+        return 3
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else 3
+    except Exception as error:  # noqa: BLE001
+        # The last net: a defect of ours must be an error for the pipeline, not Python's 1 = "fail".
+        import traceback
+
+        from kvaudit.transport import redact_text
+
+        print(redact_text(traceback.format_exc()), file=sys.stderr)
+        said = redact_text(str(error))[:300]
+        return _failed(f"kvaudit broke ({type(error).__name__}: {said}). Please report this.", rest)
+
+
+def _find(name: str) -> Command | None:
+    if name in ("gate", "probe", "advisories"):
+        from importlib import import_module
+
+        found: Command = import_module(f"kvaudit.commands.{name}").main
+        return found
+    if name == "lab":
+        from importlib import import_module
+
+        serve: Command = import_module("kvaudit.lab.command").main
+        return serve
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group="kvaudit.commands", name=name):
+        loaded: Command = entry.load()
+        return loaded
+    return None
+
+
+def _failed(sentence: str, arguments: Sequence[str]) -> int:
+    if "--json" in arguments:
+        import json
+
+        from kvaudit.report import failure
+
+        print(json.dumps(failure(sentence)))
+    print(f"ERROR {sentence}", file=sys.stderr)
+    return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main())
