@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging.config
 import os
+from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from celery.signals import beat_init, setup_logging
+from celery.beat import Scheduler
+from celery.signals import beat_init, heartbeat_sent, setup_logging, worker_ready
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kvaudit.settings")
 
@@ -22,6 +24,25 @@ app.autodiscover_tasks()
 def _log_like_django(**_: Any) -> None:
     """Connected so that Celery leaves logging alone: the same JSON lines as the web process."""
     logging.config.dictConfig(settings.LOGGING)
+
+
+@worker_ready.connect
+@heartbeat_sent.connect
+def _sign_of_life(**_: Any) -> None:
+    """Touch the file that the supervisor and the container's health check look at."""
+    path = os.environ.get("KVAUDIT_ALIVE_FILE")
+    if path:
+        Path(path).touch()
+
+
+class BeatScheduler(Scheduler):
+    """In memory: due times live in Postgres, not in a file. Every tick is a sign of life."""
+
+    def tick(self, *args: Any, **options: Any) -> float:
+        """Send what is due; seconds until the next look."""
+        delay: float = super().tick(*args, **options)
+        _sign_of_life()
+        return delay
 
 
 @beat_init.connect

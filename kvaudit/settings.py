@@ -161,9 +161,15 @@ CONTENT_SECURITY_POLICY = {
 STATIC_URL = "/static/"
 STATIC_ROOT = Path(_env.text("STATIC_ROOT", str(BASE_DIR / "var" / "static")))
 STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
+# Brotli at its best takes 15 s; over loopback, where `kvaudit up` serves, it gains nothing.
+_static_storage = (
+    "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    if _env.flag("STATIC_COMPRESSED", default=True)
+    else "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
+)
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+    "staticfiles": {"BACKEND": _static_storage},
 }
 
 # Time and language -----------------------------------------------------------------------------
@@ -215,7 +221,7 @@ def _every(task: str, seconds: float) -> dict[str, Any]:
     return {"task": task, "schedule": seconds, "options": {"queue": "passive", "expires": max(seconds, 1.0)}}
 
 
-CELERY_BEAT_SCHEDULER = "celery.beat:Scheduler"  # in memory: due times live in Postgres, not in a file
+CELERY_BEAT_SCHEDULER = "kvaudit.celery:BeatScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
     "dispatch": _every("kvaudit.audits.tasks.dispatch", _beat_seconds),

@@ -167,7 +167,7 @@ class Postgres:
         command = [str(self.binaries / "postgres"), "-D", str(self.folder), "-k", str(self.socket)]
         for setting in settings:
             command += ["-c", setting]
-        return spawn(command, env=_CLEAN_ENV, log=log, stop_signal=self.stop_signal, cwd="/", **self.user)
+        return spawn(command, env=_CLEAN_ENV, log=log, death_signal=self.stop_signal, cwd="/", **self.user)
 
     def ready(self) -> bool:
         """Whether it answers; makes the empty database when it does."""
@@ -240,7 +240,7 @@ class Valkey:
         command = [str(self.binary), "--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700"]
         command += ["--dir", str(self.folder), "--appendonly", "yes", "--appendfsync", "everysec"]
         command += ["--save", "", "--daemonize", "no", "--maxmemory-policy", "noeviction"]
-        return spawn(command, env=_CLEAN_ENV, log=log, stop_signal=self.stop_signal, cwd=self.folder)
+        return spawn(command, env=_CLEAN_ENV, log=log, death_signal=self.stop_signal, cwd=self.folder)
 
     def ready(self) -> bool:
         """Whether it answers PING and has loaded its file."""

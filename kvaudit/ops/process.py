@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -66,7 +67,7 @@ def spawn(
     *,
     env: Mapping[str, str],
     log: IO[bytes],
-    stop_signal: signal.Signals = signal.SIGTERM,
+    death_signal: signal.Signals = signal.SIGTERM,
     cwd: str | Path | None = None,
     **user: Any,
 ) -> subprocess.Popen[bytes]:
@@ -82,7 +83,7 @@ def spawn(
         stdout=log,
         stderr=log,
         start_new_session=True,
-        preexec_fn=die_with_parent(stop_signal),
+        preexec_fn=die_with_parent(death_signal),
         **user,
     )
 
@@ -96,16 +97,19 @@ class Child:
     stop_signal: signal.Signals = signal.SIGTERM
     grace: float = 10.0  # seconds to stop by itself
     log_path: Path | None = None
+    tier: int = 0  # higher tiers need lower ones: started later, stopped earlier
     process: subprocess.Popen[bytes] | None = None
     failures: int = 0
     started_at: float = 0.0
     start_again_at: float | None = None
+    asked: bool = False
 
     def start(self) -> None:
         """Start it, now."""
         self.process = self.start_process()
         self.started_at = time.monotonic()
         self.start_again_at = None
+        self.asked = False
 
     def alive(self) -> bool:
         """Whether it runs."""
@@ -128,16 +132,22 @@ class Child:
         self.end_group()
         return delay
 
+    def ask_to_stop(self) -> None:
+        """Send the stop signal, once."""
+        if self.process is not None and self.alive() and not self.asked:
+            self.asked = True
+            self.process.send_signal(self.stop_signal)
+
     def stop(self) -> None:
         """Ask, wait for the grace, then end the whole group."""
         if self.process is None:
             return
-        if self.alive():
-            self.process.send_signal(self.stop_signal)
-            try:
-                self.process.wait(self.grace)
-            except subprocess.TimeoutExpired:
-                pass
+        self.ask_to_stop()
+        since = time.monotonic()
+        # Short waits: a second Ctrl-C shortens the grace while this goes on.
+        while self.alive() and time.monotonic() - since < self.grace:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.1)
         self.end_group()
         self.process.wait()
 

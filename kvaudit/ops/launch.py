@@ -1,0 +1,103 @@
+"""What runs beside PostgreSQL and Valkey, and with which environment."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+
+from kvaudit.ops.process import Child, spawn
+from kvaudit.ops.state import REPOSITORY, State
+
+SERVERS, LAB, WORKERS, DOORS = range(4)  # tiers: each needs the ones before it
+
+
+@dataclass
+class Launch:
+    """One running ``kvaudit up``: what the parts need to know of it."""
+
+    state: State
+    host: str
+    port: int
+    env: dict[str, str]  # of the children; without the owner's database URL
+    concurrency: int = 2
+
+    @property
+    def url(self) -> str:
+        """Where a browser on this machine finds it."""
+        host = "127.0.0.1" if self.host in {"0.0.0.0", "::"} else self.host  # noqa: S104 - compared, not bound
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+    def alive_file(self, name: str) -> Path:
+        """The file a worker or beat touches as long as it lives."""
+        return self.state.folder / "run" / f"{name}.alive"
+
+    def child(
+        self,
+        name: str,
+        command: list[str],
+        *,
+        tier: int,
+        grace: float = 10.0,
+        when_orphaned: signal.Signals = signal.SIGTERM,
+    ) -> Child:
+        """A child whose output goes to its log; it inherits the composed environment."""
+
+        def start() -> Popen[bytes]:
+            self.alive_file(name).unlink(missing_ok=True)
+            env = self.env | {"KVAUDIT_ALIVE_FILE": str(self.alive_file(name))}
+            with self.state.open_log(name) as log:
+                return spawn(command, env=env, log=log, death_signal=when_orphaned, cwd=REPOSITORY)
+
+        log_path = self.state.logs / f"{name}.log"
+        return Child(name, start, grace=grace, log_path=log_path, tier=tier)
+
+    def python(self, name: str, *module: str, tier: int, grace: float = 10.0) -> Child:
+        """A child that runs ``python -m`` something."""
+        return self.child(name, [sys.executable, "-m", *module], tier=tier, grace=grace)
+
+
+def web(launch: Launch) -> Child:
+    """gunicorn."""
+    return launch.python("web", "gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf", tier=DOORS)
+
+
+def worker(launch: Launch, queue: str) -> Child:
+    """A Celery worker for one queue, so that a long active audit never delays a passive one."""
+    command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-Q", queue, "-l", "INFO"]
+    command += ["-n", f"{queue}@%h", "-c", str(launch.concurrency), "--without-gossip", "--without-mingle"]
+    # Orphaned, it must not wait for its tasks (SIGTERM would): the lease lapses and the run is retried.
+    return launch.child(f"worker-{queue}", command, tier=WORKERS, grace=8.0, when_orphaned=signal.SIGQUIT)
+
+
+def beat(launch: Launch) -> Child:
+    """Celery beat, which only rings: two of them do no harm."""
+    return launch.python(
+        "beat", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile=", tier=DOORS, grace=5.0
+    )
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Something else to run, like the lab fleet: its children, and what to do when the web answers."""
+
+    name: str
+    children: Callable[[Launch], list[Child]]
+    when_ready: Callable[[Launch], None]
+
+
+EXTRAS: list[Extra] = []
+"""Started in the tier LAB with every ``kvaudit up``, left out by ``--no-NAME``."""
+
+
+def child_environment(composed: dict[str, str]) -> dict[str, str]:
+    """Our environment with ``composed`` over it, without what only the initialiser may know."""
+    env = {**os.environ, **composed}
+    for name in ("DATABASE_OWNER_URL", "KVAUDIT_ADMIN_PASSWORD"):
+        env.pop(name, None)
+        env.pop(f"{name}_FILE", None)
+    return env

@@ -1,0 +1,54 @@
+"""``manage.py initialise``: before the first start and after every upgrade."""
+
+from __future__ import annotations
+
+import json
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+
+from kvaudit.ops.environment import Environment, EnvironmentFault
+from kvaudit.ops.initialise import InitialiseFault, collect_static, initialise
+
+
+class Command(BaseCommand):
+    help = "Makes the database usable: role, tables, permissions, administrator (password printed once)."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--wait", type=float, default=0, metavar="S", help="wait S seconds for PostgreSQL")
+        parser.add_argument("--static", action="store_true", help="also collect the static files")
+        parser.add_argument(
+            "--set-password", action="store_true", help="give KVAUDIT_ADMIN_PASSWORD to an existing admin as well"
+        )
+        parser.add_argument("--json", action="store_true", help="one JSON object per line")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        as_json = options["json"]
+
+        def say(step: str) -> None:
+            self.stdout.write(json.dumps({"step": step}) if as_json else step)
+            self.stdout.flush()
+
+        environment = Environment(os.environ)
+        password = environment.text("KVAUDIT_ADMIN_PASSWORD")
+        try:
+            environment.finish()
+            admin = initialise(
+                admin_password=password, set_password=options["set_password"], wait=options["wait"], say=say
+            )
+        except (EnvironmentFault, InitialiseFault) as fault:
+            raise CommandError(str(fault)) from fault
+        except DatabaseError as error:
+            raise CommandError(f"The database refused: {str(error).strip()}") from error
+        if options["static"] and collect_static():
+            say("static files collected")
+        if as_json:
+            self.stdout.write(json.dumps({"user": admin.username, "password": admin.password}))
+        elif admin.password:
+            self.stdout.write(f"administrator {admin.username}, one-time password: {admin.password}")
+        else:
+            self.stdout.write(f"administrator {admin.username}, password unchanged")

@@ -1,0 +1,110 @@
+"""Starts children in tiers, restarts the dead with back-off, stops all in the opposite order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from kvaudit.ops.leftovers import remember
+from kvaudit.ops.process import Child, catches_interrupt
+from kvaudit.ops.progress import Progress
+
+
+class Stopped(Exception):
+    """Somebody asked to stop while something was awaited."""
+
+
+class StartFault(RuntimeError):
+    """A child did not come up; the text says which and shows the end of its log."""
+
+
+class Supervisor:
+    """Children in the order of their start; call everything from the main thread."""
+
+    def __init__(self, progress: Progress, register: Path) -> None:
+        self.progress = progress
+        self.children: list[Child] = []
+        self._register = register
+        self._stop = threading.Event()
+        self._signals = 0
+        self._parent = os.getppid()
+        self._parent_caught_interrupt = catches_interrupt(self._parent)
+
+    def listen(self) -> None:
+        """Ctrl-C, SIGTERM and a closed terminal stop everything; a second signal hurries."""
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+        self._stop.set()
+        if self._signals > 1:
+            for child in self.children:
+                child.grace = min(child.grace, 1.0)
+
+    def asked_to_stop(self) -> bool:
+        """Whether to stop: a signal, or ``make`` interrupted without telling us."""
+        if self._parent_caught_interrupt and not self._stop.is_set():
+            if os.getppid() != self._parent or not catches_interrupt(self._parent):
+                self._stop.set()
+        return self._stop.is_set()
+
+    def start(self, child: Child) -> Child:
+        """Start one more child and watch it from now on."""
+        if self.asked_to_stop():
+            raise Stopped
+        child.start()
+        self.children.append(child)
+        remember(self._register, self.children)
+        return child
+
+    def wait(self, child: Child, ready: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Wait until ``ready``; raises `StartFault` when the child dies first or takes too long."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if self.asked_to_stop():
+                raise Stopped
+            if not child.alive():
+                raise StartFault(self._fault(child, child.exit_words()))
+            if time.monotonic() > deadline:
+                raise StartFault(self._fault(child, f"was not ready within {seconds:.0f} s"))
+            self._stop.wait(0.02)
+
+    def _fault(self, child: Child, what: str) -> str:
+        words = child.last_words()
+        where = f" The end of {child.log_path}:\n{words}" if words else ""
+        return f"{child.name} {what}.{where}"
+
+    def watch(self) -> None:
+        """Until asked to stop: start the dead again, and say so."""
+        while not self.asked_to_stop():
+            for child in self.children:
+                self._look_after(child, time.monotonic())
+            self._stop.wait(0.3)
+
+    def _look_after(self, child: Child, now: float) -> None:
+        if child.alive():
+            return
+        if child.start_again_at is None:
+            words = child.exit_words()
+            delay = child.note_death(now)
+            self.progress.say(f"{child.name} {words}; starting it again in {delay:.0f} s (log: {child.log_path})")
+        elif now >= child.start_again_at:
+            child.start()
+            remember(self._register, self.children)
+            self.progress.say(f"{child.name} started again")
+
+    def stop(self) -> None:
+        """Stop the tiers from the last to the first; within a tier all at once."""
+        for tier in sorted({child.tier for child in self.children}, reverse=True):
+            group = [child for child in self.children if child.tier == tier]
+            for child in group:
+                child.ask_to_stop()
+            for child in group:
+                child.stop()
+        self._register.unlink(missing_ok=True)

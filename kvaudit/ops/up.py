@@ -1,0 +1,246 @@
+"""``kvaudit up``: the whole product on one machine, in one tree of processes.
+
+Order: lock, port, PostgreSQL and Valkey (unless DATABASE_URL and BROKER_URL name others),
+``initialise``, lab, workers, beat, web; then watch. Stopping goes the opposite way. Nothing is
+orphaned: every child dies with this process, and what an earlier start left is ended first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from kvaudit.ops import launch as launching
+from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey
+from kvaudit.ops.environment import Environment, EnvironmentFault
+from kvaudit.ops.launch import Launch, child_environment
+from kvaudit.ops.leftovers import end_leftovers
+from kvaudit.ops.process import Child, die_with_parent, follow_parent
+from kvaudit.ops.progress import Progress
+from kvaudit.ops.state import REPOSITORY, State, StateFault, default_state
+from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
+
+
+class UpFault(RuntimeError):
+    """kvaudit cannot start here; the text says why and what to do."""
+
+
+def main(argv: list[str]) -> int:
+    """Run until stopped; exit code 0 after a stop that was asked for, 1 when it could not start."""
+    parser = argparse.ArgumentParser(prog="kvaudit up", description="Start the whole product on this machine.")
+    parser.add_argument("--state", type=Path, default=None, help="folder of everything that lasts (KVAUDIT_STATE)")
+    parser.add_argument("--host", default=os.environ.get("KVAUDIT_HOST") or "127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", default=os.environ.get("KVAUDIT_PORT") or "8000", help="port (KVAUDIT_PORT, 8000)")
+    parser.add_argument("--concurrency", type=int, default=2, help="processes of each worker")
+    parser.add_argument("--no-lab", action="store_true", help="without the lab fleet")
+    parser.add_argument("--with-parent", action="store_true", help="stop when the parent process ends")
+    options = parser.parse_args(argv)
+    if options.with_parent:
+        follow_parent()
+    without = {"lab"} if options.no_lab else set()
+    try:
+        return _run(options, without)
+    except (UpFault, StateFault, EmbeddedFault, StartFault, EnvironmentFault) as fault:
+        for sentence in str(fault).splitlines():
+            print(f"kvaudit up: {sentence}", file=sys.stderr)
+        return 1
+
+
+def _run(options: argparse.Namespace, without: set[str]) -> int:
+    port = _port_number(options.port)
+    state = State((options.state or default_state()).resolve())
+    state.lock()
+    progress = Progress()
+    register = state.folder / "run" / "children.json"
+    supervisor = Supervisor(progress, register)
+    supervisor.listen()
+    try:
+        left = end_leftovers(register)
+        if left:
+            progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
+        check_port(options.host, port)
+        launch = Launch(state, options.host, port, {}, options.concurrency)
+        _start_everything(supervisor, launch, [each for each in launching.EXTRAS if each.name not in without])
+        supervisor.watch()
+    except Stopped:
+        pass
+    finally:
+        if supervisor.children:
+            progress.say("stopping")
+            supervisor.stop()
+            progress.say("stopped")
+        state.unlock()
+    return 0
+
+
+def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[launching.Extra]) -> None:
+    progress = supervisor.progress
+    composed = _start_servers(supervisor, launch.state)
+    composed |= _own_variables(launch, composed)
+    owner_side = {**os.environ, **composed}
+    launch.env = child_environment(composed)
+    launch.state.write_local_environment(composed)
+    with progress.step("preparing the database", "database prepared"):
+        password = _initialise(supervisor, owner_side)
+    for extra in extras:
+        for child in extra.children(launch):
+            supervisor.start(child)
+    waiting = [launching.worker(launch, queue) for queue in ("passive", "active")]
+    waiting += [launching.beat(launch)]
+    web = launching.web(launch)
+    for child in (*waiting, web):
+        supervisor.start(child)
+    with progress.step("starting web, workers and beat", "web, two workers and beat answer"):
+        supervisor.wait(web, lambda: answers(f"{launch.url}/readyz"))
+        for child in waiting:
+            supervisor.wait(child, launch.alive_file(child.name).exists)
+    for extra in extras:
+        extra.when_ready(launch)
+    progress.plain(f"ready {launch.url} user admin password {password or '(unchanged)'}")
+
+
+def _start_servers(supervisor: Supervisor, state: State) -> dict[str, str]:
+    """Start the embedded servers that the environment does not replace; gives the URLs."""
+    composed: dict[str, str] = {}
+    environment = Environment(os.environ)
+    servers: list[Postgres | Valkey] = []
+    if environment.text("DATABASE_URL"):
+        environment.postgres_url("DATABASE_URL")
+        environment.postgres_url("DATABASE_OWNER_URL")
+    else:
+        postgres = Postgres(state.folder)
+        composed["DATABASE_URL"] = postgres.url(APP_ROLE)
+        composed["DATABASE_OWNER_URL"] = postgres.url(OWNER_ROLE)
+        servers.append(postgres)
+    if environment.text("BROKER_URL"):
+        environment.broker_url()
+    else:
+        valkey = Valkey(state.folder)
+        composed["BROKER_URL"] = valkey.url()
+        servers.append(valkey)
+    environment.finish()
+    running = []
+    for server in servers:
+        with supervisor.progress.step(f"starting {server.name}", f"{server.name} started"):
+            server.initialise()
+            running.append((supervisor.start(_server_child(server, state)), server.ready))
+    for child, ready in running:
+        supervisor.wait(child, ready)
+    return composed
+
+
+def _server_child(server: Postgres | Valkey, state: State) -> Child:
+    def start() -> subprocess.Popen[bytes]:
+        with state.open_log(server.name) as log:
+            return server.start(log)
+
+    return Child(
+        server.name,
+        start,
+        stop_signal=server.stop_signal,
+        grace=20.0,
+        log_path=state.logs / f"{server.name}.log",
+        tier=launching.SERVERS,
+    )
+
+
+def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
+    """What one machine need not be told: secrets made here, hosts and URLs that follow from the port."""
+    environment = Environment(os.environ)
+    wanted: dict[str, Callable[[], str]] = {
+        "SECRET_KEY": lambda: str(launch.state.secret("secret_key")),
+        "ENCRYPTION_KEY": lambda: str(launch.state.secret("encryption_key")),
+    }
+    own = {
+        f"{name}_FILE": make()
+        for name, make in wanted.items()
+        if not environment.text(name) and not (name == "ENCRYPTION_KEY" and environment.text("ENCRYPTION_KEYS"))
+    }
+    hosts = ["127.0.0.1", "localhost", "[::1]"]
+    if launch.host not in {*hosts, "0.0.0.0", "::", "::1"}:  # noqa: S104 - compared, not bound
+        hosts.append(launch.host)
+    defaults = {
+        "ALLOWED_HOSTS": ",".join(hosts),
+        "KVAUDIT_BASE_URL": launch.url,
+        "STATIC_ROOT": str(launch.state.static),
+        "STATIC_COMPRESSED": "0",
+    }
+    own |= {name: value for name, value in defaults.items() if not environment.text(name)}
+    own |= {"DJANGO_SETTINGS_MODULE": "kvaudit.settings", "PYTHONUNBUFFERED": "1"}
+    own |= {"KVAUDIT_HOST": launch.host, "KVAUDIT_PORT": str(launch.port)}
+    environment.finish()
+    return own
+
+
+def _initialise(supervisor: Supervisor, env: dict[str, str]) -> str:
+    """Run ``manage.py initialise``; gives the administrator's password when it is known."""
+    command = [sys.executable, "-m", "django", "initialise", "--json", "--static", "--wait", "15"]
+    if env.get("KVAUDIT_ADMIN_PASSWORD") or env.get("KVAUDIT_ADMIN_PASSWORD_FILE"):
+        command.append("--set-password")
+    process = subprocess.Popen(
+        command, env=env, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True, preexec_fn=die_with_parent(signal.SIGKILL),
+    )  # fmt: skip
+    while True:
+        try:
+            out, errors = process.communicate(timeout=0.1)
+            break
+        except subprocess.TimeoutExpired:
+            if supervisor.asked_to_stop():
+                process.kill()
+                process.communicate()
+                raise Stopped from None
+    if process.returncode:
+        raise UpFault(errors.strip() or f"the database could not be prepared (exit code {process.returncode}).")
+    last = json.loads(out.splitlines()[-1])
+    return str(last["password"])
+
+
+def _port_number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise UpFault(f"KVAUDIT_PORT must be a number from 1 to 65535, not {text!r}.")
+    return int(text)
+
+
+def check_port(host: str, port: int) -> None:
+    """Raise `UpFault` when the port is taken or the address is not of this machine."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, proto) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gunicorn: TIME_WAIT is no hindrance
+            probe.bind(address)
+    except PermissionError:
+        raise UpFault(
+            f"Port {port} needs more rights than this user has: choose one above 1023, like KVAUDIT_PORT=8000 make up."
+        ) from None
+    except OSError as error:
+        other = port + 1 if port < 65535 else 8000
+        if error.errno == errno.EADDRINUSE:
+            raise UpFault(
+                f"Port {port} on {host} is taken by another program: stop that program, or choose another port, "
+                f"like KVAUDIT_PORT={other} make up."
+            ) from None
+        raise UpFault(f"kvaudit cannot listen on {host}: {error.strerror}. Choose another KVAUDIT_HOST.") from None
+
+
+def answers(url: str) -> bool:
+    """Whether a GET brings 200."""
+    # Without the environment's proxies: the address is this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=2) as response:
+            return bool(response.status == 200)
+    except (OSError, urllib.error.URLError):
+        time.sleep(0.05)
+        return False
