@@ -6,9 +6,38 @@ variables that hold them.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kvaudit.checks.contract import Rules
+from kvaudit.fleetfile import (
+    FleetDeployment,
+    FleetFile,
+    FleetNode,
+    FleetTenant,
+    Problem,
+    parse_fleet,
+    parse_fleet_csv,
+    values,
+)
+from kvaudit.fleetfile.schema import LARGEST_FILE
+
+__all__ = (
+    "Credentials",
+    "FleetFile",
+    "Node",
+    "Problem",
+    "Target",
+    "TargetError",
+    "Tenant",
+    "from_deployment",
+    "from_file",
+    "from_flags",
+    "parse_fleet",
+    "parse_fleet_csv",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +81,182 @@ class Target:
     rules: Rules = field(default_factory=Rules)
     complete: bool = False  # every node of the deployment is listed here
     consent: bool = False  # prompts of N-8 tokens and more may be sent although the pool is small
+
+
+class TargetError(ValueError):
+    """A flag, a file or the environment cannot be used; the text is the sentence to print."""
+
+
+def from_flags(
+    nodes: Sequence[str],
+    *,
+    engine: str = "auto",
+    context: int | str | None = None,
+    edge_limit: int | str | None = None,
+    headroom: float | str | None = None,
+    pins: Sequence[str] | None = None,
+    conditions: Mapping[str, bool] | None = None,
+    api_key_env: str = "",
+    entry: str = "",
+    model: str = "",
+    tenant_key_envs: Sequence[str] = (),
+    consent: bool = False,
+    slug: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> Target:
+    """A target out of ``--node [ROLE=]URL`` and its companions; `TargetError` with a sentence.
+
+    ``context`` and ``edge_limit`` are tokens. The key in ``api_key_env`` is sent to every node as a
+    bearer token; ``tenant_key_envs`` become tenants ``a``, ``b``, ... Single nodes were given, so
+    the target is never ``complete``.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        rules = _rules(context, edge_limit, headroom, pins, conditions)
+        credentials = _bearer(api_key_env, "--api-key-env", environ)
+        return Target(
+            slug=slug or "given on the command line",
+            nodes=_named([(*parse_node(each), engine) for each in nodes], credentials),
+            entry=values.url(entry, "--entry") if entry else "",
+            model=model,
+            tenants=tuple(
+                Tenant(name, _bearer(variable, f"--tenant-{name}-key-env", environ))
+                for name, variable in zip("abcdefgh", tenant_key_envs, strict=False)
+            ),
+            rules=rules,
+            consent=consent,
+        )
+    except values.Wrong as problem:
+        raise TargetError(str(problem)) from None
+
+
+def parse_node(flag: str) -> tuple[str, str]:
+    """``prefill=http://10.0.0.7:30000`` -> (role, url); the role is "" where none is given."""
+    role, equals, address = flag.partition("=")
+    if not equals or "://" in role:
+        return "", values.url(flag, "--node")
+    if role not in values.ROLES:
+        raise TargetError(f"--node: the role {role[:40]!r} is unknown; use one of {', '.join(values.ROLES)}.")
+    return role, values.url(address, "--node")
+
+
+def from_file(
+    path: str | Path, *, deployment: str = "", environ: Mapping[str, str] | None = None
+) -> tuple[Target, ...]:
+    """The targets of a fleet file (``.csv`` or YAML), or the one with this slug; `TargetError` with
+    one line per problem when it cannot be used."""
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except OSError as problem:
+        raise TargetError(f"The fleet file {file} cannot be read: {problem.strerror or problem}.") from None
+    fleet = parse_fleet_csv(content) if file.suffix.lower() == ".csv" else parse_fleet(content)
+    if fleet.problems:
+        raise TargetError("\n".join(f"{file}: {each}" for each in fleet.problems))
+    chosen = [each for each in fleet.deployments if not deployment or each.slug == deployment]
+    if not chosen:
+        slugs = ", ".join(each.slug for each in fleet.deployments)
+        raise TargetError(f"{file} has no deployment {deployment!r}; it describes {slugs}.")
+    return tuple(from_deployment(each, environ=environ) for each in chosen)
+
+
+def from_deployment(described: FleetDeployment, *, environ: Mapping[str, str] | None = None) -> Target:
+    """A described deployment with its keys out of the environment; complete, since a fleet file lists
+    every node. `TargetError` names a variable that is not set."""
+    environ = os.environ if environ is None else environ
+    rules = Rules()
+    return Target(
+        slug=described.slug,
+        nodes=tuple(
+            Node(
+                name=each.name,
+                url=each.url,
+                role=each.role,
+                engine=each.engine or described.engine,
+                credentials=_credentials(each, f"node {each.name} of {described.slug}", environ),
+                pointers=each.pointers,
+            )
+            for each in described.nodes
+        ),
+        entry=described.entry,
+        model=described.model,
+        tenants=tuple(
+            Tenant(each.name, _credentials(each, f"tenant {each.name} of {described.slug}", environ))
+            for each in described.tenants
+        ),
+        rules=Rules(
+            headroom=rules.headroom if described.headroom is None else described.headroom,
+            pins=rules.pins if described.pins is None else described.pins,
+            context=described.context,
+            edge_limit=described.edge_limit,
+            conditions=dict(described.conditions),
+            disagg_buffer=described.disagg_buffer,
+        ),
+        complete=True,
+        consent=described.consent,
+    )
+
+
+def _rules(
+    context: int | str | None,
+    edge_limit: int | str | None,
+    headroom: float | str | None,
+    pins: Sequence[str] | None,
+    conditions: Mapping[str, bool] | None,
+) -> Rules:
+    default = Rules()
+    return Rules(
+        headroom=default.headroom if headroom is None else values.headroom(headroom),
+        pins=default.pins if pins is None else tuple(values.pin(each) for each in pins),
+        context=None if context is None else values.tokens(context, "--context"),
+        edge_limit=None if edge_limit is None else values.tokens(edge_limit, "--edge-limit"),
+        conditions=dict(conditions or {}),
+    )
+
+
+def _named(given: Sequence[tuple[str, str, str]], credentials: Credentials) -> tuple[Node, ...]:
+    """Nodes named after their role and place in it: prefill-0, prefill-1, decode-0, node-0."""
+    counts: dict[str, int] = {}
+    seen: set[str] = set()
+    nodes = []
+    for role, address, engine in given:
+        if address in seen:
+            raise TargetError(f"--node {address} was given twice.")
+        seen.add(address)
+        number = counts.get(role, 0)
+        counts[role] = number + 1
+        nodes.append(Node(f"{role or 'node'}-{number}", address, role, engine, credentials))
+    return tuple(nodes)
+
+
+def _bearer(variable: str, what: str, environ: Mapping[str, str]) -> Credentials:
+    if not variable:
+        return Credentials()
+    return Credentials(headers=(("Authorization", f"Bearer {_secret(variable, what, environ)}"),))
+
+
+def _credentials(described: FleetNode | FleetTenant, what: str, environ: Mapping[str, str]) -> Credentials:
+    headers = [(name, _secret(variable, what, environ)) for name, variable in described.headers_env]
+    if described.key_env:
+        headers.append(("Authorization", f"Bearer {_secret(described.key_env, what, environ)}"))
+    if isinstance(described, FleetTenant):
+        return Credentials(headers=tuple(headers))
+    return Credentials(
+        headers=tuple(headers),
+        ca_file=described.ca_file,
+        client_cert=described.client_cert,
+        client_key=described.client_key,
+    )
+
+
+def _secret(variable: str, what: str, environ: Mapping[str, str]) -> str:
+    """The value of a variable; `TargetError` names the variable, never the value."""
+    value = environ.get(variable, "").strip()
+    if not value:
+        raise TargetError(f"The environment variable {variable} for {what} is not set or empty.")
+    if not value.isascii() or not value.isprintable():
+        raise TargetError(
+            f"The environment variable {variable} for {what} holds characters that no HTTP header may carry."
+        )
+    return value

@@ -1,0 +1,373 @@
+"""Reads ``kvaudit.fleet/1`` written as YAML. Every mistake becomes one sentence with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from kvaudit.fleetfile import values
+from kvaudit.fleetfile.schema import (
+    SCHEMA,
+    FleetDeployment,
+    FleetFile,
+    FleetNode,
+    FleetPlan,
+    FleetTenant,
+    FleetWindow,
+    Problem,
+)
+from kvaudit.fleetfile.tree import Branch, Unreadable, grow
+from kvaudit.fleetfile.values import Wrong
+
+T = TypeVar("T")
+
+MOST_PROBLEMS = 100
+
+FILE_FIELDS = ("schema", "deployments")
+DEPLOYMENT_FIELDS = (
+    "slug", "team", "owner", "contact", "engine", "entry", "model", "context", "edge_limit", "disagg_buffer",
+    "headroom", "pins", "conditions", "consent", "windows", "plans", "nodes", "tenants",
+)  # fmt: skip
+NODE_FIELDS = (
+    "name", "role", "url", "engine", "headers_env", "key_env", "ca_file", "client_cert", "client_key",
+    "pointers",
+)  # fmt: skip
+TENANT_FIELDS = ("name", "key_env", "headers_env")
+WINDOW_FIELDS = ("days", "from", "to", "zone")
+PLAN_FIELDS = (
+    "name",
+    "checks",
+    "every",
+    "cron",
+    "zone",
+    "jitter",
+    "windows",
+    "budget_tokens",
+    "budget_seconds",
+)
+CONSENT_FIELDS = ("given", "by", "reason")
+SECRET_WORDS = ("key", "token", "password", "secret", "api_key", "authorization", "headers", "bearer")
+
+
+def parse(content: str | bytes) -> FleetFile:
+    """The deployments of a YAML fleet file and its problems; never raises for its content."""
+    try:
+        root = grow(content)
+    except Unreadable as unreadable:
+        return FleetFile(problems=(unreadable.problem,))
+    return _Reader().file(root)
+
+
+class _Reader:
+    """Walks the tree, collecting problems instead of stopping at the first."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def wrong(self, line: int, sentence: str) -> None:
+        if len(self.problems) < MOST_PROBLEMS:
+            self.problems.append(Problem(line, sentence))
+        elif len(self.problems) == MOST_PROBLEMS:
+            self.problems.append(Problem(line, "There are more problems; correct the ones above first."))
+
+    def file(self, root: Branch) -> FleetFile:
+        fields = self.fields(root, "The file", FILE_FIELDS)
+        if fields is None:
+            return FleetFile(problems=tuple(self.problems))
+        schema = fields.get("schema")
+        if schema is None:
+            self.wrong(root.line, f"The file must say schema: {SCHEMA}.")
+        elif schema.value != SCHEMA:
+            self.wrong(
+                schema.line, f"The schema is {values.kind_of(schema.value)}; this version reads {SCHEMA}."
+            )
+        found = []
+        listed = fields.get("deployments")
+        if listed is None:
+            self.wrong(root.line, "The file has no deployments: list at least one.")
+        else:
+            found = [each for each in map(self.deployment, self.items(listed, "deployments")) if each]
+            if not listed.value:
+                self.wrong(listed.line, "deployments is empty: list at least one.")
+        self.unique([(each.slug, each.line) for each in found], "slug")
+        return FleetFile(tuple(found), tuple(sorted(self.problems)))
+
+    def deployment(self, branch: Branch) -> FleetDeployment | None:
+        fields = self.fields(branch, "A deployment", DEPLOYMENT_FIELDS)
+        if fields is None:
+            return None
+        before = len(self.problems)
+        consent = self.consent(fields.get("consent"))
+        nodes = tuple(
+            each
+            for index, item in enumerate(self.items(fields.get("nodes"), "nodes"))
+            if (each := self.node(item, index)) is not None
+        )
+        if not nodes and len(self.problems) == before:
+            self.wrong(branch.line, "The deployment lists no nodes: give the URL of each process to audit.")
+        tenants = self.each(fields.get("tenants"), "tenants", self.tenant)
+        plans = self.each(fields.get("plans"), "plans", self.plan)
+        self.unique([(each.name, each.line) for each in nodes], "node name")
+        self.unique([(each.url.lower(), each.line) for each in nodes], "node URL")
+        self.unique([(each.name, each.line) for each in tenants], "tenant name")
+        self.unique([(each.name, each.line) for each in plans], "plan name")
+        return FleetDeployment(
+            slug=self.required(fields, branch, "slug", values.slug, ""),
+            nodes=nodes,
+            team=self.text(fields, "team"),
+            owner=self.text(fields, "owner"),
+            contact=self.text(fields, "contact"),
+            engine=self.optional(fields, "engine", _engine, "auto"),
+            entry=self.optional(fields, "entry", lambda value: values.url(value, "entry"), ""),
+            model=self.text(fields, "model"),
+            context=self.tokens(fields, "context"),
+            edge_limit=self.tokens(fields, "edge_limit"),
+            disagg_buffer=self.tokens(fields, "disagg_buffer"),
+            headroom=self.optional(fields, "headroom", values.headroom, None),
+            pins=self.pins(fields.get("pins")),
+            conditions=self.conditions(fields.get("conditions")),
+            consent=consent[0],
+            consent_by=consent[1],
+            consent_reason=consent[2],
+            windows=self.each(fields.get("windows"), "windows", self.window),
+            plans=plans,
+            tenants=tenants,
+            line=branch.line,
+        )
+
+    def node(self, branch: Branch, index: int) -> FleetNode | None:
+        fields = self.fields(branch, "A node", NODE_FIELDS)
+        if fields is None:
+            return None
+        role = self.optional(fields, "role", lambda value: values.choice(value, "role", values.ROLES), "")
+        return FleetNode(
+            name=self.optional(fields, "name", _name, f"{role or 'node'}-{index}"),
+            url=self.required(fields, branch, "url", values.url, ""),
+            role=role,
+            engine=self.optional(fields, "engine", _engine, ""),
+            headers_env=self.headers(fields.get("headers_env")),
+            key_env=self.optional(fields, "key_env", lambda value: values.variable(value, "key_env"), ""),
+            ca_file=self.text(fields, "ca_file"),
+            client_cert=self.text(fields, "client_cert"),
+            client_key=self.text(fields, "client_key"),
+            pointers=self.pointers(fields.get("pointers")),
+            line=branch.line,
+        )
+
+    def tenant(self, branch: Branch) -> FleetTenant | None:
+        fields = self.fields(branch, "A tenant", TENANT_FIELDS)
+        if fields is None:
+            return None
+        return FleetTenant(
+            name=self.required(fields, branch, "name", _name, ""),
+            key_env=self.optional(fields, "key_env", lambda value: values.variable(value, "key_env"), ""),
+            headers_env=self.headers(fields.get("headers_env")),
+            line=branch.line,
+        )
+
+    def window(self, branch: Branch) -> FleetWindow | None:
+        fields = self.fields(branch, "A window", WINDOW_FIELDS)
+        if fields is None:
+            return None
+        days = tuple(
+            day
+            for item in self.items(fields.get("days"), "days")
+            if (day := self.value(item, lambda value: values.choice(value, "a day", values.DAYS), ""))
+        )
+        return FleetWindow(
+            start=self.required(fields, branch, "from", lambda value: values.clock(value, "from"), ""),
+            end=self.required(fields, branch, "to", lambda value: values.clock(value, "to"), ""),
+            days=days,
+            zone=self.optional(fields, "zone", values.zone, "UTC"),
+        )
+
+    def plan(self, branch: Branch) -> FleetPlan | None:
+        fields = self.fields(branch, "A plan", PLAN_FIELDS)
+        if fields is None:
+            return None
+        checks = tuple(
+            check
+            for item in self.items(fields.get("checks"), "checks")
+            if (check := self.value(item, lambda value: values.choice(value, "a check", values.CHECKS), ""))
+        )
+        if not checks:
+            self.wrong(branch.line, "A plan must name its checks, such as [version, pool, drift].")
+        interval = self.optional(fields, "every", lambda value: values.duration(value, "every"), None)
+        cron = self.optional(fields, "cron", values.cron, "")
+        if ("every" in fields) == ("cron" in fields):
+            self.wrong(branch.line, "A plan must say either every (such as 1h) or cron, and not both.")
+        elif interval is not None and interval < values.SHORTEST_INTERVAL:
+            self.wrong(
+                branch.line, f"every is {interval} s; at least {values.SHORTEST_INTERVAL} s are needed."
+            )
+        return FleetPlan(
+            name=self.text(fields, "name") or " + ".join(checks),
+            checks=checks,
+            cron=cron,
+            zone=self.optional(fields, "zone", values.zone, "UTC"),
+            interval=interval,
+            jitter=self.optional(fields, "jitter", lambda value: values.duration(value, "jitter"), 0),
+            windows=self.each(fields.get("windows"), "windows", self.window),
+            budget_tokens=self.tokens(fields, "budget_tokens"),
+            budget_seconds=self.optional(
+                fields, "budget_seconds", lambda value: values.duration(value, "budget_seconds"), None
+            ),
+            line=branch.line,
+        )
+
+    def consent(self, branch: Branch | None) -> tuple[bool, str, str]:
+        if branch is None or branch.kind == "scalar":
+            given = (
+                self.value(branch, lambda value: values.boolean(value, "consent"), False) if branch else False
+            )
+            return given, "", ""
+        fields = self.fields(branch, "consent", CONSENT_FIELDS) or {}
+        given = self.required(fields, branch, "given", lambda value: values.boolean(value, "given"), False)
+        return given, self.text(fields, "by"), self.text(fields, "reason")
+
+    def pins(self, branch: Branch | None) -> tuple[str, ...] | None:
+        if branch is None:
+            return None
+        found = (self.value(item, values.pin, "") for item in self.items(branch, "pins"))
+        return tuple(pin for pin in found if pin)
+
+    def conditions(self, branch: Branch | None) -> tuple[tuple[str, bool], ...]:
+        return self.pairs(
+            branch,
+            "conditions",
+            lambda key: values.plain_text(key, "a condition", longest=80),
+            lambda value: values.boolean(value, "a condition"),
+        )
+
+    def headers(self, branch: Branch | None) -> tuple[tuple[str, str], ...]:
+        return self.pairs(
+            branch, "headers_env", values.header, lambda value: values.variable(value, "a header's variable")
+        )
+
+    def pointers(self, branch: Branch | None) -> tuple[tuple[str, str], ...]:
+        return self.pairs(
+            branch, "pointers", lambda key: values.choice(key, "pointer", values.POINTERS), _pointer
+        )
+
+    def pairs(
+        self,
+        branch: Branch | None,
+        name: str,
+        read_key: Callable[[Any], str],
+        read_value: Callable[[Any], T],
+    ) -> tuple[tuple[str, T], ...]:
+        if branch is None:
+            return ()
+        if branch.kind != "mapping":
+            self.wrong(branch.line, f"{name} must be a group of name: value fields.")
+            return ()
+        found: dict[str, T] = {}
+        for key, item in branch.value:
+            try:
+                read = read_key(key.value)
+                if read in found:
+                    raise Wrong(f"{name} names {read!r} twice.")
+                if item.kind != "scalar":
+                    raise Wrong(f"{name} must map each name to one value.")
+                found[read] = read_value(item.value)
+            except Wrong as problem:
+                self.wrong(item.line, str(problem))
+        return tuple(found.items())
+
+    def fields(self, branch: Branch, what: str, allowed: tuple[str, ...]) -> dict[str, Branch] | None:
+        """The known fields of a mapping by name; an empty value counts as not given."""
+        if branch.kind != "mapping":
+            shown = "a list" if branch.kind == "list" else values.kind_of(branch.value)
+            self.wrong(
+                branch.line, f"{what} must be a group of fields ({', '.join(allowed[:4])}, ...), not {shown}."
+            )
+            return None
+        found: dict[str, Branch] = {}
+        for key, item in branch.value:
+            name = str(key.value)
+            if name not in allowed:
+                self.wrong(
+                    key.line, f"{what} has no field {_shown_name(name)}; {_unknown_field(name, allowed)}"
+                )
+            elif name in found:
+                self.wrong(key.line, f"{what} gives {name} twice (first on line {found[name].line}).")
+            else:
+                found[name] = item
+        return {
+            name: item for name, item in found.items() if not (item.kind == "scalar" and item.value is None)
+        }
+
+    def items(self, branch: Branch | None, name: str) -> list[Branch]:
+        if branch is None:
+            return []
+        if branch.kind != "list":
+            self.wrong(branch.line, f"{name} must be a list (lines that begin with a hyphen).")
+            return []
+        return list(branch.value)
+
+    def each(self, branch: Branch | None, name: str, read: Callable[[Branch], T | None]) -> tuple[T, ...]:
+        return tuple(found for item in self.items(branch, name) if (found := read(item)) is not None)
+
+    def value(self, branch: Branch, read: Callable[[Any], T], default: T) -> T:
+        try:
+            if branch.kind != "scalar":
+                shown = "a list" if branch.kind == "list" else "a group of fields"
+                raise Wrong(f"One value is expected here, not {shown}.")
+            return read(branch.value)
+        except Wrong as problem:
+            self.wrong(branch.line, str(problem))
+            return default
+
+    def optional(self, fields: Mapping[str, Branch], name: str, read: Callable[[Any], T], default: T) -> T:
+        return self.value(fields[name], read, default) if name in fields else default
+
+    def required(
+        self, fields: Mapping[str, Branch], branch: Branch, name: str, read: Callable[[Any], T], default: T
+    ) -> T:
+        if name not in fields:
+            self.wrong(branch.line, f"The field {name} is missing here.")
+        return self.optional(fields, name, read, default)
+
+    def text(self, fields: Mapping[str, Branch], name: str) -> str:
+        return self.optional(fields, name, lambda value: values.plain_text(value, name), "")
+
+    def tokens(self, fields: Mapping[str, Branch], name: str) -> int | None:
+        return self.optional(fields, name, lambda value: values.tokens(value, name), None)
+
+    def unique(self, named: list[tuple[str, int]], what: str) -> None:
+        first: dict[str, int] = {}
+        for name, line in named:
+            if name and name in first:
+                self.wrong(line, f"The {what} {name!r} was already used on line {first[name]}.")
+            first.setdefault(name, line)
+
+
+def _name(value: object) -> str:
+    text = values.plain_text(value, "name", longest=100)
+    if not text:
+        raise Wrong("name must not be empty.")
+    return text
+
+
+def _engine(value: object) -> str:
+    from kvaudit.advisories.pins import engine_id
+    from kvaudit.engines import MODULES
+
+    return values.choice(engine_id(values.plain_text(value, "engine")), "engine", ("auto", *MODULES))
+
+
+def _pointer(value: object) -> str:
+    text = values.plain_text(value, "a pointer", longest=200)
+    if not text.startswith("/") and "#/" not in text and not text.isdigit():
+        raise Wrong(f"A pointer {text!r} must be a JSON pointer such as /pool/capacity.")
+    return text
+
+
+def _unknown_field(name: str, allowed: tuple[str, ...]) -> str:
+    if name.lower() in SECRET_WORDS:
+        return "secrets never stand in a fleet file; name an environment variable in key_env or headers_env."
+    return values.suggestion(name, allowed)
+
+
+def _shown_name(name: str) -> str:
+    return repr(name if len(name) <= 40 else name[:37] + "...")
