@@ -13,7 +13,7 @@ from celery.signals import beat_init, heartbeat_sent, setup_logging, worker_read
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kvaudit.settings")
 
-from django.conf import settings  # noqa: E402 - needs the variable above
+from django.conf import settings
 
 app = Celery("kvaudit")
 app.config_from_object("django.conf:settings", namespace="CELERY")

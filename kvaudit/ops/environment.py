@@ -16,7 +16,15 @@ from urllib.parse import urlsplit
 MIN_SECRET_KEY_CHARACTERS = 50
 MIN_SECRET_KEY_DISTINCT = 8
 # Values met in tutorials, examples and copied compose files: everyone knows them.
-KNOWN_SECRETS = ("django-insecure", "changeme", "change-me", "secret-key", "your-secret", "insecure", "example")
+KNOWN_SECRETS = (
+    "django-insecure",
+    "changeme",
+    "change-me",
+    "secret-key",
+    "your-secret",
+    "insecure",
+    "example",
+)
 
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"", "0", "false", "no", "off"}
@@ -100,7 +108,9 @@ class Environment:
 
     def secret_key(self) -> str:
         """Django's signing key: long, varied and not one that everybody knows."""
-        value = self.required("SECRET_KEY", f"a random text of at least {MIN_SECRET_KEY_CHARACTERS} characters")
+        value = self.required(
+            "SECRET_KEY", f"a random text of at least {MIN_SECRET_KEY_CHARACTERS} characters"
+        )
         if not value:
             return value
         if any(known in value.lower() for known in KNOWN_SECRETS):
@@ -145,7 +155,10 @@ class Environment:
         name = "ENCRYPTION_KEYS" if self.text("ENCRYPTION_KEYS") else "ENCRYPTION_KEY"
         keys = self.names(name)
         if not keys:
-            self.required("ENCRYPTION_KEY", "the key that encrypts credentials at rest (44 characters, base64 of 32 bytes)")
+            self.required(
+                "ENCRYPTION_KEY",
+                "the key that encrypts credentials at rest (44 characters, base64 of 32 bytes)",
+            )
         for position, key in enumerate(keys, start=1):
             try:
                 # altchars with validate: urlsafe_b64decode would silently skip foreign characters
@@ -155,7 +168,8 @@ class Environment:
             if not good:
                 which = f"{name} (key {position})" if len(keys) > 1 else name
                 self.fault(
-                    f"{which} is not a usable key: it must be 32 random bytes in URL-safe base64 (44 characters)."
+                    f"{which} is not a usable key: it must be 32 random bytes in URL-safe base64 "
+                    "(44 characters)."
                 )
         return keys
 
@@ -166,7 +180,10 @@ class Environment:
         if not hosts:
             self.required("ALLOWED_HOSTS", what)
         if "*" in hosts:
-            self.fault(f"ALLOWED_HOSTS must not be '*', which lets a forged Host header into links and mails: give {what}.")
+            self.fault(
+                "ALLOWED_HOSTS must not be '*', which lets a forged Host header into links and mails: "
+                f"give {what}."
+            )
         return hosts
 
     def base_url(self) -> str:

@@ -74,12 +74,14 @@ def _roles() -> tuple[dict[str, str], dict[str, str]]:
             "DATABASE_OWNER_URL is not set: give the URL of the role that owns the tables, which is not the "
             "role of DATABASE_URL."
         )
-    owner = {key: str(value or "") for key, value in dj_database_url.parse(settings.DATABASE_OWNER_URL).items()}
+    owner = {
+        key: str(value or "") for key, value in dj_database_url.parse(settings.DATABASE_OWNER_URL).items()
+    }
     app = {key: str(value or "") for key, value in settings.DATABASES["default"].items() if key != "OPTIONS"}
     if owner["USER"] == app["USER"]:
         raise InitialiseFault(
-            f"DATABASE_URL and DATABASE_OWNER_URL both name the role {owner['USER']}: the application needs a role "
-            "of its own, or it could rewrite the ledger."
+            f"DATABASE_URL and DATABASE_OWNER_URL both name the role {owner['USER']}: the application "
+            "needs a role of its own, or it could rewrite the ledger."
         )
     if owner["NAME"] != app["NAME"]:
         raise InitialiseFault(
@@ -123,7 +125,9 @@ def _ensure_role(role: str, password: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role])
         verb = "ALTER" if cursor.fetchone() else "CREATE"
-        statement = sql.SQL(verb + " ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS")
+        statement = sql.SQL(
+            verb + " ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS"
+        )
         parts = [statement.format(sql.Identifier(role))]
         if password:
             parts.append(sql.SQL("PASSWORD {}").format(sql.Literal(password)))

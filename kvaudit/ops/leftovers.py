@@ -6,6 +6,7 @@ and the leader's start time tells it from a stranger that got the same number.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -83,7 +84,9 @@ def _group_has_members(group: int) -> bool:
     for entry in proc.iterdir():
         if entry.name.isdigit():
             try:
-                fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                fields = (
+                    (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                )
             except OSError:
                 continue
             if fields[2] == str(group) and fields[0] != "Z":
@@ -92,7 +95,5 @@ def _group_has_members(group: int) -> bool:
 
 
 def _signal(group: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        pass

@@ -82,7 +82,7 @@ def database_fault() -> str:
 
 def migrations_fault() -> str:
     """Empty, or how many migrations are missing."""
-    global _migrated  # noqa: PLW0603 - a fact about the process
+    global _migrated
     if _migrated:
         return ""
     try:

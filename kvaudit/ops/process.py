@@ -154,10 +154,9 @@ class Child:
     def end_group(self) -> None:
         """Nothing of the child's session may outlive it."""
         if self.process is not None:
-            try:
+            # Already gone is fine (macOS says EPERM for a zombie's group).
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.process.pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                pass  # already gone (macOS says EPERM for a zombie's group)
 
     def last_words(self, lines: int = 8) -> str:
         """The end of its log."""

@@ -49,9 +49,8 @@ class Supervisor:
 
     def asked_to_stop(self) -> bool:
         """Whether to stop: a signal, or ``make`` interrupted without telling us."""
-        if self._parent_caught_interrupt and not self._stop.is_set():
-            if os.getppid() != self._parent or not catches_interrupt(self._parent):
-                self._stop.set()
+        if self._parent_caught_interrupt and not catches_interrupt(self._parent):
+            self._stop.set()
         return self._stop.is_set()
 
     def start(self, child: Child) -> Child:
@@ -93,7 +92,9 @@ class Supervisor:
         if child.start_again_at is None:
             words = child.exit_words()
             delay = child.note_death(now)
-            self.progress.say(f"{child.name} {words}; starting it again in {delay:.0f} s (log: {child.log_path})")
+            self.progress.say(
+                f"{child.name} {words}; starting it again in {delay:.0f} s (log: {child.log_path})"
+            )
         elif now >= child.start_again_at:
             child.start()
             remember(self._register, self.children)

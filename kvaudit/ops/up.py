@@ -18,7 +18,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kvaudit.ops import launch as launching
@@ -36,12 +36,20 @@ class UpFault(RuntimeError):
     """kvaudit cannot start here; the text says why and what to do."""
 
 
-def main(argv: list[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     """Run until stopped; exit code 0 after a stop that was asked for, 1 when it could not start."""
-    parser = argparse.ArgumentParser(prog="kvaudit up", description="Start the whole product on this machine.")
-    parser.add_argument("--state", type=Path, default=None, help="folder of everything that lasts (KVAUDIT_STATE)")
-    parser.add_argument("--host", default=os.environ.get("KVAUDIT_HOST") or "127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", default=os.environ.get("KVAUDIT_PORT") or "8000", help="port (KVAUDIT_PORT, 8000)")
+    parser = argparse.ArgumentParser(
+        prog="kvaudit up", description="Start the whole product on this machine."
+    )
+    parser.add_argument(
+        "--state", type=Path, default=None, help="folder of everything that lasts (KVAUDIT_STATE)"
+    )
+    parser.add_argument(
+        "--host", default=os.environ.get("KVAUDIT_HOST") or "127.0.0.1", help="address to listen on"
+    )
+    parser.add_argument(
+        "--port", default=os.environ.get("KVAUDIT_PORT") or "8000", help="port (KVAUDIT_PORT, 8000)"
+    )
     parser.add_argument("--concurrency", type=int, default=2, help="processes of each worker")
     parser.add_argument("--no-lab", action="store_true", help="without the lab fleet")
     parser.add_argument("--with-parent", action="store_true", help="stop when the parent process ends")
@@ -165,7 +173,8 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
     own = {
         f"{name}_FILE": make()
         for name, make in wanted.items()
-        if not environment.text(name) and not (name == "ENCRYPTION_KEY" and environment.text("ENCRYPTION_KEYS"))
+        if not environment.text(name)
+        and not (name == "ENCRYPTION_KEY" and environment.text("ENCRYPTION_KEYS"))
     }
     hosts = ["127.0.0.1", "localhost", "[::1]"]
     if launch.host not in {*hosts, "0.0.0.0", "::", "::1"}:  # noqa: S104 - compared, not bound
@@ -189,9 +198,16 @@ def _initialise(supervisor: Supervisor, env: dict[str, str]) -> str:
     if env.get("KVAUDIT_ADMIN_PASSWORD") or env.get("KVAUDIT_ADMIN_PASSWORD_FILE"):
         command.append("--set-password")
     process = subprocess.Popen(
-        command, env=env, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True, preexec_fn=die_with_parent(signal.SIGKILL),
-    )  # fmt: skip
+        command,
+        env=env,
+        cwd=REPOSITORY,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=die_with_parent(signal.SIGKILL),
+    )
     while True:
         try:
             out, errors = process.communicate(timeout=0.1)
@@ -202,7 +218,9 @@ def _initialise(supervisor: Supervisor, env: dict[str, str]) -> str:
                 process.communicate()
                 raise Stopped from None
     if process.returncode:
-        raise UpFault(errors.strip() or f"the database could not be prepared (exit code {process.returncode}).")
+        raise UpFault(
+            errors.strip() or f"the database could not be prepared (exit code {process.returncode})."
+        )
     last = json.loads(out.splitlines()[-1])
     return str(last["password"])
 
@@ -218,20 +236,25 @@ def check_port(host: str, port: int) -> None:
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, proto) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gunicorn: TIME_WAIT is no hindrance
+            probe.setsockopt(
+                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+            )  # as gunicorn: TIME_WAIT is no hindrance
             probe.bind(address)
     except PermissionError:
         raise UpFault(
-            f"Port {port} needs more rights than this user has: choose one above 1023, like KVAUDIT_PORT=8000 make up."
+            f"Port {port} needs more rights than this user has: choose one above 1023, like "
+            "KVAUDIT_PORT=8000 make up."
         ) from None
     except OSError as error:
         other = port + 1 if port < 65535 else 8000
         if error.errno == errno.EADDRINUSE:
             raise UpFault(
-                f"Port {port} on {host} is taken by another program: stop that program, or choose another port, "
-                f"like KVAUDIT_PORT={other} make up."
+                f"Port {port} on {host} is taken by another program: stop that program, or choose another "
+                f"port, like KVAUDIT_PORT={other} make up."
             ) from None
-        raise UpFault(f"kvaudit cannot listen on {host}: {error.strerror}. Choose another KVAUDIT_HOST.") from None
+        raise UpFault(
+            f"kvaudit cannot listen on {host}: {error.strerror}. Choose another KVAUDIT_HOST."
+        ) from None
 
 
 def answers(url: str) -> bool:

@@ -19,10 +19,14 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--wait", type=float, default=0, metavar="S", help="wait S seconds for PostgreSQL")
+        parser.add_argument(
+            "--wait", type=float, default=0, metavar="S", help="wait S seconds for PostgreSQL"
+        )
         parser.add_argument("--static", action="store_true", help="also collect the static files")
         parser.add_argument(
-            "--set-password", action="store_true", help="give KVAUDIT_ADMIN_PASSWORD to an existing admin as well"
+            "--set-password",
+            action="store_true",
+            help="give KVAUDIT_ADMIN_PASSWORD to an existing admin as well",
         )
         parser.add_argument("--json", action="store_true", help="one JSON object per line")
 

@@ -1,0 +1,50 @@
+# Two commands matter: `make up` runs the product, `make test` tests it. Both need only Python 3.11+.
+# make up    [ARGS=--no-lab] [KVAUDIT_PORT=8000] [KVAUDIT_STATE=var] [KVAUDIT_ADMIN_PASSWORD=...]
+# make test  [ARGS='tests/ops -k port']
+PYTHON ?= python3
+ARGS ?=
+BIN := .venv/bin
+export PYTHON
+
+.PHONY: up test lint soak bench requirements clean
+
+up:
+	@deploy/install.sh server
+	@exec $(BIN)/kvaudit up --with-parent $(ARGS)
+
+test:
+	@deploy/install.sh dev
+	@deploy/browser.sh
+	@exec $(BIN)/python -m pytest -n 2 $(ARGS)
+
+lint:
+	@deploy/install.sh dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-logo
+	git ls-files -z 'templates/*.html' | xargs -0 $(BIN)/djade --check --target-version 5.2
+	$(BIN)/python manage.py makemigrations --check --dry-run --settings tests.lint_settings
+
+# The long flows: ten minutes of audits while workers, broker and database are killed.
+soak:
+	@deploy/install.sh dev
+	@mkdir -p bench/results
+	@KVAUDIT_SOAK=1 $(BIN)/python -m pytest -p no:randomly -m soak tests/flows $(ARGS)
+
+# Every measurement, one after the other; each leaves its log in bench/results.
+bench:
+	@deploy/install.sh dev
+	@mkdir -p bench/results
+	@set -e; for script in bench/*.py; do \
+	  name=$$(basename $$script .py); \
+	  case $$name in _*) continue;; esac; \
+	  echo "== $$name"; $(BIN)/python $$script $(ARGS) 2>&1 | tee bench/results/$$name.log; \
+	done
+
+# After a change of pyproject.toml. The files name no registry: they hold names, versions and hashes.
+requirements:
+	@deploy/requirements.sh
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
