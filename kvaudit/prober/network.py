@@ -1,0 +1,305 @@
+"""`kvaudit.checks.asking.Prober` over wires."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kvaudit.checks.asking import Limits, Outcome, Reply, Stop
+from kvaudit.engines.completion import Dialect, Mode, Said, Wish
+from kvaudit.prober.replies import Gathered, Scribe, Seal, outcome_of
+from kvaudit.prober.spending import Spent, refuse_without_consent
+from kvaudit.prober.wire import Clock, WallClock, Wire
+from kvaudit.readings import EngineFacts
+from kvaudit.text.markers import Draw, Marker, draw_marker, seeded
+from kvaudit.text.prompts import Needle, draw_nonce
+from kvaudit.text.spelling import Prompt, Spelling, counted
+from kvaudit.transport import Limits as WireLimits
+from kvaudit.transport import TransportError
+
+TOKENIZER_SECONDS = 20.0
+HEALTH_SECONDS = 60.0
+ANSWER_SECONDS = 330.0
+"""For one answer: above the 300 s that SGLang 0.5.20's decode waits before it fails (checks.md 3)."""
+
+CALIBRATION = (256, 384)
+"""Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
+
+_LATE = ("DeadlineExceeded", "SilentServer", "ConnectTimedOut")
+_MAY_HAVE_RUN = (
+    Outcome.ANSWERED,
+    Outcome.EMPTY,
+    Outcome.CUT,
+    Outcome.BROKEN,
+    Outcome.CANCELLED,
+    Outcome.STRANGER,
+)
+
+
+class CannotAsk(Exception):
+    """The target cannot be asked at all: no way to send a prompt works, or a key is refused."""
+
+
+async def _nothing() -> Mapping[str, float]:
+    return {}
+
+
+@dataclass(slots=True)
+class NetworkProber:
+    """Asks through ``wires`` (tenant name -> client of the entry). ``node_wires`` reach the nodes
+    themselves: for health, and for a tokenizer that a router does not offer."""
+
+    wires: Mapping[str, Wire]
+    dialect: Dialect
+    model: str
+    limits: Limits
+    nodes: Sequence[EngineFacts] = ()
+    node_wires: Sequence[Wire] = ()
+    consent: bool = False
+    draw: Draw = field(default_factory=lambda: seeded(None))
+    spent: Spent = field(default_factory=Spent)
+    clock: Clock = field(default_factory=WallClock)
+    seal: Seal | None = None
+    stopped: Callable[[], str] = lambda: ""  # "" while requests may be sent, else why not (a sentence)
+    read_counters: Callable[[], Awaitable[Mapping[str, float]]] = _nothing
+    rounds_ceiling: int | None = None
+    answer_seconds: float = ANSWER_SECONDS
+    mode: Mode | None = None
+    template: dict[str, int] = field(default_factory=dict)  # tenant -> tokens that the target adds itself
+    _build: str = ""
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _spellings: dict[str, Spelling] = field(default_factory=dict, repr=False)
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return tuple(self.wires)
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.clock.sleep(seconds)
+
+    def room(self, prompt_tokens: int, wanted: int) -> int:
+        found = self.dialect.room(self.nodes, prompt_tokens)
+        return wanted if found is None else max(1, min(wanted, found))
+
+    async def counters(self) -> Mapping[str, float]:
+        return await self.read_counters()
+
+    # -- finding a way in ----------------------------------------------------------------------
+
+    async def calibrate(self) -> None:
+        """Find the most exact way to send prompts that every tenant may use, and what the target adds
+        to them. Raises `CannotAsk` with a sentence; sends at most two short prompts per way and tenant."""
+        problems: list[str] = []
+        for mode in self.dialect.modes:
+            self.mode = mode
+            try:
+                self.template = {tenant: await self._template(tenant) for tenant in self.tenants}
+            except ValueError as problem:
+                problems.append(f"{mode.value}: {problem}")
+                continue
+            return
+        self.mode = None
+        raise CannotAsk(f"No way to send a prompt of known length works. {'; '.join(problems)}.")
+
+    async def _template(self, tenant: str) -> int:
+        """Tokens beyond our own that the target counts; ValueError when its count cannot be trusted."""
+        added = set()
+        for tokens in CALIBRATION:
+            marker = draw_marker(self.draw)
+            question = draw_nonce(self.draw, without=marker.words).question
+            self.template[tenant] = 0
+            prompt = await self.framed(marker, tokens, question, tenant=tenant)
+            reply = await self.ask(tenant, prompt, max_tokens=4, stream=True, seconds=HEALTH_SECONDS)
+            if reply.outcome is Outcome.DENIED:
+                raise CannotAsk(
+                    f"The entry refused the key of tenant {tenant} ({reply.status}): check the key."
+                )
+            if not reply.valid or reply.outcome is Outcome.REFUSED:
+                raise ValueError(reply.error or f"a prompt of {tokens} tokens ended as {reply.outcome.value}")
+            if reply.prompt_tokens is None:
+                raise ValueError("the target does not report how many tokens it read")
+            added.add(reply.prompt_tokens - tokens)
+        if len(added) != 1 or not 0 <= min(added) <= 200:
+            raise ValueError(f"the target counts {sorted(added)} tokens more than were sent")
+        return added.pop()
+
+    # -- prompts -------------------------------------------------------------------------------
+
+    async def framed(
+        self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = (), *, tenant: str = ""
+    ) -> Prompt:
+        """A prompt that the target counts as exactly ``tokens`` tokens, what it adds itself included;
+        ValueError when this target cannot be given one."""
+        tenant = tenant or self.tenants[0]
+        if self.mode is None:
+            raise ValueError("the target has not been calibrated")
+        added = self.template.get(tenant, 0)
+        if self.mode.takes_ids:
+            prompt = await self._spelling(tenant).framed(marker, tokens - added, tail, needles)
+        else:
+            prompt = await counted(
+                marker, tokens - added, tail, needles, lambda text: self._count(tenant, text)
+            )
+        return Prompt(tokens, prompt.ids, prompt.text)
+
+    async def _count(self, tenant: str, text: str) -> int:
+        return len(await self._encode(tenant, text))
+
+    def _spelling(self, tenant: str) -> Spelling:
+        if tenant not in self._spellings:
+            self._spellings[tenant] = Spelling(lambda text: self._encode(tenant, text))
+        return self._spellings[tenant]
+
+    async def _encode(self, tenant: str, text: str) -> Sequence[int]:
+        call = self.dialect.tokenize(text, self.model)
+        if call is None:
+            raise ValueError("this engine has no tokenizer endpoint")
+        last = ""
+        for wire in (self.wires[tenant], *self.node_wires):
+            try:
+                answer = await wire.request(
+                    "POST", call.path, content=call.body, limits=WireLimits(total=TOKENIZER_SECONDS)
+                )
+            except TransportError as problem:
+                last = str(problem)
+                continue
+            found = self.dialect.token_ids(_json(answer.body)) if answer.status == 200 else None
+            if found is not None:
+                return found
+            last = f"the tokenizer endpoint answered {answer.status}"
+        raise ValueError(f"no tokenizer: {last}")
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        tenant: str,
+        prompt: Prompt,
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        salt: str | None = None,
+        stream: bool = True,
+        cancel_after: float | None = None,
+        seconds: float | None = None,
+    ) -> Reply:
+        """One request as ``tenant``, read to its end. Raises `Stop` when nothing may be sent."""
+        if self.mode is None:
+            raise ValueError("the target has not been calibrated")
+        if reason := self.stopped():
+            raise Stop(reason)
+        refuse_without_consent(self.limits, prompt.tokens, self.consent)
+        self.spent.check(prompt.tokens)
+        wish = Wish(self.model, max_tokens, temperature, salt, stream)
+        self.spent.requests += 1
+        reply = await self._send(tenant, prompt, wish, cancel_after, seconds or self.answer_seconds)
+        if reply.outcome in _MAY_HAVE_RUN:
+            self.spent.prompt_tokens += prompt.tokens
+        return reply
+
+    async def _send(
+        self, tenant: str, prompt: Prompt, wish: Wish, cancel_after: float | None, seconds: float
+    ) -> Reply:
+        assert self.mode is not None
+        call = self.dialect.call(self.mode, prompt, wish)
+        scribe = Scribe(self.dialect, self.mode.value, self._key, self.seal)
+        said, status, first, complete, problem = Gathered(), 0, None, False, ""
+        outcome: Outcome | None = None
+        began = self.now()
+        limits = WireLimits(total=seconds, read=seconds)
+        try:
+            async with (
+                asyncio.timeout(cancel_after),
+                self.wires[tenant].stream("POST", call.path, content=call.body, limits=limits) as answer,
+            ):
+                status = answer.status
+                if answer.is_event_stream:
+                    async for piece, at in _frames(answer, self.dialect):
+                        said.add(piece)
+                        first = at if first is None and piece.text else first
+                    complete = answer.done
+                else:
+                    document = _json((await answer.read()).body)
+                    said.add(self.dialect.said(document))
+                    complete = isinstance(document, dict)
+        except TimeoutError:
+            outcome = Outcome.CANCELLED
+        except TransportError as failure:
+            outcome = Outcome.TIMED_OUT if type(failure).__name__ in _LATE else Outcome.BROKEN
+            problem = str(failure)
+        if outcome is None:
+            outcome = outcome_of(status, said, complete, self.dialect, prompt, wish)
+            if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(said):
+                outcome = Outcome.STRANGER
+        return scribe.reply(
+            outcome,
+            tenant=tenant,
+            call=call,
+            prompt=prompt,
+            wish=wish,
+            status=status,
+            said=said,
+            first=first,
+            seconds=self.now() - began,
+            problem=problem,
+        )
+
+    def _stranger(self, said: Gathered) -> bool:
+        """Whether another model or build answered than the one that this run began with."""
+        if said.model and self.model and said.model != self.model:
+            return True
+        if said.build and self._build and said.build != self._build:
+            return True
+        self._build = self._build or said.build
+        return False
+
+    # -- harm ----------------------------------------------------------------------------------
+
+    async def healthy(self) -> str:
+        """ "" when every reachable node says it is healthy and a short ordinary request is answered,
+        else a sentence. Health alone proves nothing: a wedged engine says 200 (vllm.md 0)."""
+        for wire in self.node_wires:
+            try:
+                answer = await wire.request(
+                    "GET", self.dialect.health, limits=WireLimits(total=HEALTH_SECONDS)
+                )
+            except TransportError as problem:
+                return f"A node does not answer its health check any more: {problem}"
+            if answer.status not in (200, 404):
+                return f"A node's health check answers {answer.status}."
+        marker = draw_marker(self.draw)
+        nonce = draw_nonce(self.draw, without=marker.words)
+        prompt = await self.framed(marker, CALIBRATION[0], nonce.question)
+        reply = await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=HEALTH_SECONDS)
+        if reply.outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT):
+            return ""
+        return (
+            f"An ordinary request of {prompt.tokens} tokens is not answered any more: "
+            f"{reply.error or reply.outcome.value}"
+        )
+
+
+async def _frames(answer: Any, dialect: Dialect) -> AsyncIterator[tuple[Said, float]]:
+    async for event in answer.events():
+        if event.done:
+            return
+        payload = event.json()
+        if payload is None:
+            yield Said(error=event.error or "a frame of the stream is no JSON"), event.seconds
+        else:
+            yield dialect.said(payload), event.seconds
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,159 @@
+"""From payloads to a `Reply`: what was said, how the request ended, and the evidence that stays."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from kvaudit.checks.asking import Outcome, Reply
+from kvaudit.engines.completion import Call, Dialect, Said, Wish
+from kvaudit.text.spelling import Prompt
+from kvaudit.verdict import Evidence
+
+ERROR_LENGTH = 500
+
+Seal = Callable[[bytes], bytes]
+"""Encrypts generated text so that only the holder of a private key can open it."""
+
+_BY_STATUS = {401: Outcome.DENIED, 403: Outcome.DENIED, 413: Outcome.TOO_LARGE}
+_BY_STATUS |= dict.fromkeys((429, 503, 529), Outcome.BUSY)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What the payloads of one answer said, joined."""
+
+    text: str = ""
+    finish: str = ""
+    error: str = ""
+    code: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    model: str = ""
+    build: str = ""
+
+    def add(self, said: Said) -> None:
+        self.text = said.text if said.cumulative else self.text + said.text
+        self.error = self.error or said.error
+        self.code = said.code if self.code is None else self.code
+        for name in ("finish", "model", "build"):
+            setattr(self, name, getattr(said, name) or getattr(self, name))
+        for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+            if getattr(said, name) is not None:
+                setattr(self, name, getattr(said, name))
+
+
+def outcome_of(
+    status: int, said: Gathered, complete: bool, dialect: Dialect, prompt: Prompt, wish: Wish
+) -> Outcome:
+    """How an answer that was read to its end is to be taken (checks.md 3): the status proves
+    transport, the body decides. ``complete``: ``[DONE]`` or a whole JSON document arrived."""
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status >= 500:
+        return Outcome.FAILED
+    about_length = bool(said.error) and dialect.names_length(said.error, prompt.tokens)
+    if status >= 400:
+        return Outcome.REFUSED if about_length else Outcome.UNANSWERED
+    if said.error:
+        if about_length:
+            return Outcome.REFUSED
+        if said.finish == "abort":
+            return Outcome.CUT
+        return Outcome.FAILED if (said.code or 0) >= 500 else Outcome.UNANSWERED
+    if not complete:
+        return Outcome.BROKEN
+    few = said.completion_tokens is not None and said.completion_tokens <= 1
+    if said.finish == "abort" or (said.finish == "length" and few and wish.max_tokens > 1):
+        return Outcome.CUT
+    return Outcome.ANSWERED if said.text or (said.completion_tokens or 0) >= 1 else Outcome.EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Scribe:
+    """Writes replies. ``key`` is the run's own: hashes of generated text can be compared within a
+    run and say nothing outside it. ``seal`` None: generated text is not kept at all."""
+
+    dialect: Dialect
+    mode: str
+    key: bytes
+    seal: Seal | None = None
+
+    def reply(
+        self,
+        outcome: Outcome,
+        *,
+        tenant: str,
+        call: Call,
+        prompt: Prompt,
+        wish: Wish,
+        status: int,
+        said: Gathered,
+        first: float | None,
+        seconds: float,
+        problem: str = "",
+    ) -> Reply:
+        message = (problem or said.error)[:ERROR_LENGTH]
+        request = {
+            "tenant": tenant,
+            "mode": self.mode,
+            "prompt_tokens": prompt.tokens,
+            "max_tokens": wish.max_tokens,
+            "temperature": wish.temperature,
+            "salted": wish.salt is not None,
+            "stream": wish.stream,
+            "body_sha256": hashlib.sha256(call.body).hexdigest(),
+            "body_bytes": len(call.body),
+        }
+        response = {
+            "outcome": outcome.value,
+            "status": status,
+            "finish": said.finish,
+            "error": message,
+            "prompt_tokens": said.prompt_tokens,
+            "completion_tokens": said.completion_tokens,
+            "cached_tokens": said.cached_tokens,
+            "first_token_seconds": None if first is None else round(first, 4),
+            "seconds": round(seconds, 4),
+            "text_length": len(said.text),
+            "text_hmac_sha256": hmac.new(
+                self.key, said.text.encode(errors="replace"), hashlib.sha256
+            ).hexdigest(),
+        }
+        return Reply(
+            outcome=outcome,
+            status=status,
+            text=said.text,
+            finish=said.finish,
+            error=message,
+            limit_named=self.dialect.limit_named(message) if message else None,
+            prompt_tokens=said.prompt_tokens,
+            completion_tokens=said.completion_tokens,
+            cached_tokens=said.cached_tokens,
+            first_token=first,
+            seconds=seconds,
+            model=said.model,
+            tokens_sent=prompt.tokens,
+            evidence=tuple(self._evidence(f"POST {call.path}", request, response, said.text)),
+        )
+
+    def _evidence(
+        self, source: str, request: Mapping[str, Any], response: Mapping[str, Any], text: str
+    ) -> list[Evidence]:
+        items = [_document("request", source, request), _document("response", source, response)]
+        if self.seal is not None and text:
+            sealed = self.seal(text.encode(errors="replace"))
+            digest = hashlib.sha256(sealed).hexdigest()
+            items.append(Evidence("sealed", digest, source, sealed, "application/octet-stream"))
+        return items
+
+
+def _document(kind: str, source: str, content: Mapping[str, Any]) -> Evidence:
+    body = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+    return Evidence(kind, hashlib.sha256(body).hexdigest(), source, body, "application/json")
