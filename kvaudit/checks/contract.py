@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+from kvaudit.checks.asking import Prober
 from kvaudit.readings import EngineFacts, Fingerprint
 from kvaudit.verdict import Evidence, Result
 
@@ -51,6 +52,7 @@ class Rules:
     edge_limit: int | None = None  # tokens, declared: longer prompts are refused at the edge
     conditions: Mapping[str, bool] = field(default_factory=dict)  # advisory conditions, declared
     disagg_buffer: int | None = None  # tokens, declared: what one prefill-to-decode transfer can hold
+    components: Mapping[str, str] = field(default_factory=dict)  # connector or store -> version, declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class Audit:
     complete: bool = False
     expected_roles: frozenset[str] = frozenset()
     ask_anonymously: Asker | None = None
+    prober: Prober | None = None  # None in passive runs, or why_no_prober says what is missing
+    why_no_prober: str = ""
 
 
 @dataclass(frozen=True, slots=True)
