@@ -53,9 +53,8 @@ def compare(
     for change in diff(reference, seen, limits=limits):
         if change.after is None:
             continue
-        if change.before is not None or other_engine:
-            changes.append(change)
-        elif change.name.startswith(_COMPONENT) and not same_process:
+        appeared = change.name.startswith(_COMPONENT) and not same_process
+        if change.before is not None or other_engine or appeared:
             changes.append(change)
         else:
             learnt.append(replace(change, significant=False))

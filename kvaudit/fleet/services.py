@@ -83,11 +83,11 @@ def set_pin(
         close(old, at)
     subject = _subject(deployment, "pin", f"{engine}{specifier}")
     pin = None
-    if specifier:
+    if wanted:
         pin = Pin.objects.create(
             deployment=deployment,
             engine=engine,
-            specifier=specifier.strip(),
+            specifier=wanted.text,
             set_by=actor_name(actor),
             reason=reason[:500],
             valid_from=at,

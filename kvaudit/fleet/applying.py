@@ -1,0 +1,290 @@
+"""One deployment of a fleet file, compared with the database and applied."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+
+from kvaudit.accounts.access import require
+from kvaudit.accounts.actors import Actor, actor_name
+from kvaudit.accounts.models import Team
+from kvaudit.accounts.services import ensure_team
+from kvaudit.advisories.pins import parse_pin
+from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
+from kvaudit.fleet.differences import Action, Difference, FieldDifference, between
+from kvaudit.fleet.filekeys import FileKeys, Refused
+from kvaudit.fleet.models import Consent, Deployment, Node, Pin, Tenant
+from kvaudit.fleet.reading import note_removal
+from kvaudit.fleet.services import close, replace_node
+from kvaudit.fleetfile import FleetDeployment, FleetNode
+
+_SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")  # what a URL of ours can hold
+
+
+@dataclass
+class Application:
+    """Applies one described deployment; collects the differences it made and notes."""
+
+    described: FleetDeployment
+    found: Deployment | None
+    actor: Actor
+    at: datetime
+    partial: bool  # CSV: what is empty is left as it is
+    keys: FileKeys
+    differences: list[Difference] = field(default_factory=list)
+
+    def apply(self) -> Deployment:
+        """Raises `Refused`; the caller then rolls everything back."""
+        if not _SLUG.match(self.described.slug):
+            raise Refused(
+                self.described.line,
+                f"The slug {self.described.slug!r} must be lower-case letters, digits, - and _.",
+            )
+        deployment, entry_before = self._deployment()
+        self._nodes(deployment)
+        self._tenants(deployment, moved=not same_origin(entry_before, deployment.entry))
+        self._pins(deployment)
+        self._consent(deployment)
+        return deployment
+
+    # The deployment itself
+
+    def _deployment(self) -> tuple[Deployment, str]:
+        team = self._team()
+        values = self._declared()
+        if self.found is None:
+            self._allowed("edit_fleet", team)
+            deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values)
+            self._differs("deployment", "", "added", between({}, {"team": team.slug, **values}))
+            return deployment, deployment.entry
+        deployment = self.found
+        entry_before = deployment.entry
+        self._allowed("edit_fleet", deployment.team)
+        if team.pk != deployment.team_id:
+            self._allowed("edit_fleet", team)
+        before = {name: getattr(deployment, name) for name in values}
+        changed = between(
+            {"team": deployment.team.slug, "retired": deployment.retired_at is not None, **before},
+            {"team": team.slug, "retired": False, **values},
+        )
+        if changed:
+            for name, value in values.items():
+                setattr(deployment, name, value)
+            deployment.team = team
+            deployment.retired_at = None
+            deployment.save()
+            self._differs("deployment", "", "changed", changed)
+        return deployment, entry_before
+
+    def _team(self) -> Team:
+        if not self.described.team:
+            if self.found is None:
+                raise Refused(
+                    self.described.line,
+                    f"{self.described.slug} is new and needs a team: say who answers for it.",
+                )
+            return self.found.team
+        known = Team.objects.filter(slug=self.described.team).first()
+        if known is not None:
+            return known
+        try:
+            require(self.actor, "edit_fleet")
+            return ensure_team(slug=self.described.team, actor=self.actor)
+        except PermissionDenied:
+            raise Refused(
+                self.described.line,
+                f"There is no team {self.described.team}; an administrator must make it first.",
+            ) from None
+        except ValueError as problem:
+            raise Refused(self.described.line, f"{str(problem).capitalize()}.") from None
+
+    def _declared(self) -> dict[str, Any]:
+        """The columns as the file states them."""
+        each = self.described
+        values: dict[str, Any] = {
+            "owner": each.owner,
+            "contact": each.contact,
+            "engine": each.engine,
+            "entry": each.entry,
+            "model": each.model,
+            "context": each.context,
+            "edge_limit": each.edge_limit,
+            "disagg_buffer": each.disagg_buffer,
+            "headroom": 1.25 if each.headroom is None else each.headroom,
+            "conditions": dict(each.conditions),
+            "windows": [window.as_json() for window in each.windows],
+        }
+        if not self.partial or self.found is None:
+            return values
+        unsaid = {"engine": "auto", "headroom": 1.25 if each.headroom is None else None}
+        return {name: value for name, value in values.items() if value and value != unsaid.get(name)}
+
+    # Nodes
+
+    def _nodes(self, deployment: Deployment) -> None:
+        current = {node.name: node for node in Node.objects.current().filter(deployment=deployment)}
+        added = []
+        for each in self.described.nodes:
+            headers = self.keys.named_in(each, f"node {each.name}")
+            node = current.pop(each.name, None)
+            if node is None:
+                added.append(self._new_node(deployment, each, headers))
+            else:
+                self._changed_node(node, each, headers)
+        Node.objects.bulk_create(added)
+        for node in current.values():
+            close(node, self.at)
+            self._differs("node", node.name, "removed", (FieldDifference("url", node.url, None),))
+        for node in () if added else current.values():
+            note_removal(deployment=deployment, node=node, at=self.at)
+
+    def _new_node(self, deployment: Deployment, each: FleetNode, headers: Headers) -> Node:
+        values = self._node_values(each)
+        shown = between({}, {name: value for name, value in values.items() if value})
+        secret = (FieldDifference("headers", "", "set"),) if headers else ()
+        self._differs("node", each.name, "added", (*shown, *secret))
+        return Node(
+            deployment=deployment,
+            name=each.name,
+            valid_from=self.at,
+            headers_sealed=seal_headers(headers),
+            **values,
+        )
+
+    def _changed_node(self, node: Node, each: FleetNode, headers: Headers) -> None:
+        values = self._node_values(each)
+        if self.partial:
+            values = {name: value for name, value in values.items() if value and value != "auto"}
+        changed = between({name: getattr(node, name) for name in values}, values)
+        sealed, secret = self.keys.kept(
+            node.headers_sealed, headers, moved=not same_origin(node.url, each.url), whose=f"node {each.name}"
+        )
+        if secret:
+            changed = (*changed, FieldDifference("headers", "", secret))
+        if changed:
+            replace_node(node=node, at=self.at, headers_sealed=sealed, **values)
+            self._differs("node", each.name, "changed", changed)
+
+    def _node_values(self, each: FleetNode) -> dict[str, Any]:
+        return {
+            "url": each.url,
+            "role": each.role,
+            "engine": each.engine or "auto",
+            "ca_file": each.ca_file,
+            "client_cert": each.client_cert,
+            "client_key": each.client_key,
+            "pointers": dict(each.pointers),
+        }
+
+    # Tenants
+
+    def _tenants(self, deployment: Deployment, *, moved: bool) -> None:
+        current = {tenant.name: tenant for tenant in Tenant.objects.current().filter(deployment=deployment)}
+        for each in self.described.tenants:
+            headers = self.keys.named_in(each, f"tenant {each.name}")
+            tenant = current.pop(each.name, None)
+            if tenant is None:
+                Tenant.objects.create(
+                    deployment=deployment,
+                    name=each.name,
+                    valid_from=self.at,
+                    credential_sealed=seal_headers(headers),
+                    credential_set_at=self.at if headers else None,
+                )
+                secret = "set" if headers else ""
+                self._differs("tenant", each.name, "added", _secret_field("key", secret))
+            else:
+                self._tenant_key(tenant, headers, moved)
+            if not headers and not (tenant and tenant.credential_sealed):
+                self.keys.notes.append(
+                    f"{deployment.slug}: tenant {each.name} has no key yet; active checks wait for it."
+                )
+        for tenant in current.values():
+            if not self.partial:
+                tenant.credential_sealed = ""
+                tenant.save(update_fields=["credential_sealed"])
+                close(tenant, self.at)
+                self._differs("tenant", tenant.name, "removed")
+            elif moved:
+                self._tenant_key(tenant, (), moved)
+
+    def _tenant_key(self, tenant: Tenant, headers: Headers, moved: bool) -> None:
+        sealed, secret = self.keys.kept(
+            tenant.credential_sealed, headers, moved=moved, whose=f"tenant {tenant.name}"
+        )
+        if secret:
+            tenant.credential_sealed = sealed
+            tenant.credential_set_at = self.at if sealed else None
+            tenant.save(update_fields=["credential_sealed", "credential_set_at"])
+            self._differs("tenant", tenant.name, "changed", _secret_field("key", secret))
+
+    # Pins and consent
+
+    def _pins(self, deployment: Deployment) -> None:
+        if self.described.pins is None:
+            return
+        wanted = {pin.engine: pin.text for pin in map(parse_pin, self.described.pins)}
+        current = {pin.engine: pin for pin in Pin.objects.current().filter(deployment=deployment)}
+        for engine, specifier in wanted.items():
+            pin = current.pop(engine, None)
+            if pin is not None and pin.specifier == specifier:
+                continue
+            if pin is not None:
+                close(pin, self.at)
+            Pin.objects.create(
+                deployment=deployment,
+                engine=engine,
+                specifier=specifier,
+                set_by=actor_name(self.actor),
+                reason="fleet file",
+                valid_from=self.at,
+            )
+            action: Action = "changed" if pin else "added"
+            before = pin.specifier if pin else None
+            self._differs("pin", engine, action, (FieldDifference("range", before, specifier),))
+        for engine, pin in current.items():
+            close(pin, self.at)
+            self._differs("pin", engine, "removed", (FieldDifference("range", pin.specifier, None),))
+
+    def _consent(self, deployment: Deployment) -> None:
+        current = Consent.objects.current().filter(deployment=deployment).first()
+        if self.described.consent and current is None:
+            self._allowed("give_consent", deployment.team)
+            by = actor_name(self.actor)
+            Consent.objects.create(
+                deployment=deployment,
+                valid_from=self.at,
+                given_by=f"{self.described.consent_by} (imported by {by})"[:300]
+                if self.described.consent_by
+                else by,
+                reason=self.described.consent_reason[:500],
+            )
+            self._differs("consent", "", "added")
+        elif not self.described.consent and current is not None and not self.partial:
+            close(current, self.at)
+            self._differs("consent", "", "removed")
+
+    # Small things
+
+    def _allowed(self, ability: str, team: Team) -> None:
+        try:
+            require(self.actor, ability, team)
+        except PermissionDenied:
+            what = "give consent for" if ability == "give_consent" else "change"
+            raise Refused(
+                self.described.line,
+                f"You may not {what} {self.described.slug}: your role in its team does not allow it.",
+            ) from None
+
+    def _differs(
+        self, what: str, name: str, action: Action, fields: tuple[FieldDifference, ...] = ()
+    ) -> None:
+        self.differences.append(Difference(self.described.slug, what, name, action, fields))
+
+
+def _secret_field(name: str, secret: str) -> tuple[FieldDifference, ...]:
+    return (FieldDifference(name, "", secret),) if secret else ()

@@ -1,0 +1,69 @@
+"""The keys that a fleet file names: looked up, compared with what is stored, never shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvaudit.fleet.credentials import BadHeaders, Headers, bearer, same_headers, seal_headers
+from kvaudit.fleetfile import FleetNode, FleetTenant, Problem
+
+OWN_VARIABLES = re.compile(
+    r"(SECRET_KEY|ENCRYPTION_KEY|DATABASE_|BROKER_|EMAIL_|METRICS_TOKEN|KVAUDIT_ADMIN|DJANGO_)"
+)
+"""kvaudit's own secrets: a fleet file that names one asks to send it to an engine."""
+
+
+class Refused(Exception):
+    """The deployment cannot be imported; ``problem`` has the line and the sentence."""
+
+    def __init__(self, line: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.problem = Problem(line, sentence)
+
+
+@dataclass
+class FileKeys:
+    """Keys of one deployment's description; ``notes`` gathers what is missing."""
+
+    slug: str
+    environment: Mapping[str, str] | None
+    notes: list[str] = field(default_factory=list)
+
+    def named_in(self, each: FleetNode | FleetTenant, whose: str) -> Headers:
+        """The headers that the file names and the environment holds; () keeps what is stored.
+        Raises `Refused`."""
+        named = [*each.headers_env, *([("", each.key_env)] if each.key_env else [])]
+        for _, variable in named:
+            if OWN_VARIABLES.match(variable):
+                raise Refused(
+                    each.line, f"{variable} belongs to kvaudit itself; {whose} needs a variable of its own."
+                )
+        if self.environment is None:
+            return ()
+        headers: list[tuple[str, str]] = []
+        for name, variable in named:
+            value = self.environment.get(variable, "").strip()
+            if not value:
+                self.notes.append(f"{self.slug}: {variable} for {whose} is not set; what is stored was kept.")
+                return ()
+            headers += [(name, value)] if name else bearer(value)
+        try:
+            seal_headers(headers)
+        except BadHeaders as problem:
+            raise Refused(each.line, f"The key of {whose} cannot be sent: {problem}") from None
+        return tuple(headers)
+
+    def kept(self, sealed: str, headers: Headers, *, moved: bool, whose: str) -> tuple[str, str]:
+        """(what to store, what to say). Stored keys stay with the origin they were entered for."""
+        if headers:
+            if sealed and same_headers(sealed, headers):
+                return sealed, ""
+            return seal_headers(headers), "replaced" if sealed else "set"
+        if sealed and moved:
+            self.notes.append(
+                f"{self.slug}: the address of {whose} changed, so its stored key was removed; enter it again."
+            )
+            return "", "removed"
+        return sealed, ""
