@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from kvaudit.checks.asking import Prober
 from kvaudit.readings import EngineFacts, Fingerprint
 from kvaudit.verdict import Evidence, Result
+
+if TYPE_CHECKING:  # active checks bring it with them; the gate starts without
+    from kvaudit.checks.asking import Prober
 
 Seen = TypeVar("Seen")
 

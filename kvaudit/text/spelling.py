@@ -46,8 +46,9 @@ class Spelling:
 
     async def framed(self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = ()) -> Prompt:
         """Numbered frames of ``marker`` up to exactly ``tokens`` tokens, the last of them ``tail``
-        (the question). Needles stand between frames at their depth. ValueError when it cannot fit."""
-        end = await self.ids(tail)
+        (the question; "" for a text cut anywhere). Needles stand between frames at their depth.
+        ValueError when it cannot fit."""
+        end = await self.ids(tail) if tail else ()
         placed = [(needle.depth, await self.ids(needle.said)) for needle in needles]
         room = tokens - len(end) - sum(len(said) for _, said in placed)
         if room < 0:
@@ -119,7 +120,8 @@ async def counted(
     """
     shape = frame(marker)
     frame_tokens = max(1, await count(shape.numbered(0)))
-    frames, letters = max(0, (tokens - await count(tail)) // frame_tokens - 1), 0
+    end = await count(tail) if tail else 0
+    frames, letters = max(0, (tokens - end) // frame_tokens - 1), 0
     for _ in range(12):
         text = _laid(shape.numbered, frames, needles) + " a" * letters + tail
         over = await count(text) - tokens
