@@ -1,0 +1,162 @@
+"""``kvaudit lab serve | faults | matrix | fleet``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+BANNER = "kvaudit lab: a test target, not a serving engine. Loopback only; keys are fake."
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a lab command. Exit 0 when it did what was asked, 1 when the matrix differs, 3 on misuse."""
+    missing = [name for name in ("numpy", "starlette", "uvicorn") if find_spec(name) is None]
+    if missing:
+        print(f"the lab needs {', '.join(missing)}: pip install 'kvaudit[lab]'", file=sys.stderr)
+        return 3
+    try:
+        chosen = _parser().parse_args(argv)
+    except SystemExit as stop:
+        return 0 if stop.code in (0, None) else 3
+    try:
+        return int(chosen.run(chosen))
+    except (ValueError, OSError) as error:
+        print(f"kvaudit lab: {error}", file=sys.stderr)
+        return 3
+    except KeyboardInterrupt:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="kvaudit lab", description=BANNER)
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    serve = commands.add_parser("serve", help="start a lab deployment and serve until stopped")
+    serve.add_argument(
+        "--fault", action="append", default=[], help="see `kvaudit lab faults`; may be repeated"
+    )
+    serve.add_argument("--flavour", choices=("sglang", "vllm"), default="sglang")
+    serve.add_argument("--scale", choices=("small", "incident"), default="small")
+    serve.add_argument("--unified", action="store_true", help="one node instead of prefill and decode")
+    serve.add_argument("--prefill-pool", type=_tokens, metavar="T", help="tokens (also the unified pool)")
+    serve.add_argument("--decode-pool", type=_tokens, metavar="T", help="tokens")
+    serve.add_argument("--engine-version", metavar="V")
+    serve.add_argument("--prefix-cache", choices=("salted", "shared", "off"))
+    serve.add_argument("--temperature", type=float, help="default temperature, 0 is greedy")
+    serve.add_argument("--time-scale", type=float, help="factor on all simulated durations; 0 = none")
+    serve.add_argument("--free-list", choices=("lifo", "fifo"))
+    serve.add_argument("--node-key", help="key that the nodes themselves ask for (default: none)")
+    serve.add_argument("--no-cache-report", action="store_true", help="usage without cached_tokens")
+    serve.add_argument("--seed", type=int)
+    serve.add_argument("--port", type=int, default=0, help="port of the router (default: any)")
+    serve.add_argument("--json", action="store_true", help="print one line that describes the deployment")
+    serve.set_defaults(run=_serve)
+
+    faults = commands.add_parser("faults", help="list the faults and the reports they stand for")
+    faults.add_argument("--json", action="store_true")
+    faults.set_defaults(run=_faults)
+
+    matrix = commands.add_parser("matrix", help="every fault x every check, expected and found")
+    matrix.add_argument("--fault", action="append", default=[])
+    matrix.add_argument("--check", action="append", default=[])
+    matrix.add_argument("--json", action="store_true")
+    matrix.set_defaults(run=_matrix)
+
+    fleet = commands.add_parser("fleet", help="serve the demo fleet: three deployments for `make up`")
+    fleet.add_argument("--state", required=True, metavar="DIR", help="where fleet.json and keys are written")
+    fleet.add_argument("--json", action="store_true", help="print one line: the fleet and its key file")
+    fleet.set_defaults(run=_fleet)
+    return parser
+
+
+def _tokens(text: str) -> int:
+    value = int(text.replace("_", "").replace(",", ""))
+    if value < 64:
+        raise argparse.ArgumentTypeError("a pool holds at least 64 tokens")
+    return value
+
+
+def _serve(chosen: argparse.Namespace) -> int:
+    from kvaudit.lab.config import LabConfig
+    from kvaudit.lab.deployment import with_options
+
+    config = with_options(
+        LabConfig(flavour=chosen.flavour, scale=chosen.scale, unified=chosen.unified),
+        prefill_pool=chosen.prefill_pool,
+        decode_pool=chosen.decode_pool,
+        engine_version=chosen.engine_version,
+        prefix_cache=chosen.prefix_cache,
+        temperature=chosen.temperature,
+        time_scale=chosen.time_scale,
+        order=chosen.free_list,
+        node_key=chosen.node_key,
+        cache_report=False if chosen.no_cache_report else None,
+        seed=chosen.seed,
+    )
+    asyncio.run(_serve_until_stopped(config, chosen.fault, chosen.port, chosen.json))
+    return 0
+
+
+async def _serve_until_stopped(config: Any, faults: Sequence[str], port: int, as_json: bool) -> None:
+    from kvaudit.lab.serve import serve, until_stopped
+
+    running = await serve(config, faults, port)
+    about = running.described()
+    if as_json:
+        print(json.dumps(about), flush=True)
+    else:
+        print(BANNER)
+        print(
+            f"{about['engine']} {about['version']}, fault: {about['faults']}, context {about['context']:,} tokens"
+        )
+        print(f"entry    {about['entry']}")
+        for node in about["nodes"]:
+            print(f"{node['role']:<8} {node['url']}  pool {about['pools'][node['role']]:,} tokens")
+        for tenant in about["tenants"]:
+            print(f"{tenant['name']:<8} Authorization: Bearer {tenant['key']}")
+        print("Ctrl-C stops it.", flush=True)
+    try:
+        await until_stopped()
+    finally:
+        await running.stop()
+
+
+def _faults(chosen: argparse.Namespace) -> int:
+    import inspect
+
+    from kvaudit.lab.faults import known
+
+    listed = [
+        {
+            "name": name,
+            "reports": list(fault.reports),
+            "flavours": list(fault.flavours),
+            "about": " ".join((inspect.getdoc(fault) or "").split()),
+        }
+        for name, fault in known().items()
+    ]
+    if chosen.json:
+        print(json.dumps(listed))
+        return 0
+    for fault in listed:
+        print(f"{fault['name']:<20} {fault['about']}")
+        if fault["reports"]:
+            print(f"{'':<20} stands for: {', '.join(fault['reports'])}")
+    return 0
+
+
+def _matrix(chosen: argparse.Namespace) -> int:
+    from kvaudit.lab.matrix import command
+
+    return command(chosen.fault, chosen.check, as_json=chosen.json)
+
+
+def _fleet(chosen: argparse.Namespace) -> int:
+    from kvaudit.lab.fleet import command
+
+    return command(chosen.state, as_json=chosen.json)

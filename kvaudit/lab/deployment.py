@@ -1,0 +1,128 @@
+"""A whole lab deployment in one process: nodes, fabric, router, and their HTTP applications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from kvaudit.lab.clock import Compute
+from kvaudit.lab.config import LabConfig
+from kvaudit.lab.faults import combine
+from kvaudit.lab.http_sglang import SGLangFace
+from kvaudit.lab.node import Node, Trace
+from kvaudit.lab.request import Call
+from kvaudit.lab.router import Face, Router
+from kvaudit.lab.scheduler import DecodeNode, PrefillNode, UnifiedNode
+from kvaudit.lab.transfer import Fabric
+
+ROLES: dict[str, type[Node]] = {"prefill": PrefillNode, "decode": DecodeNode, "unified": UnifiedNode}
+
+
+class Deployment:
+    """Build inside a running event loop. ``tenant_of`` maps the ticket of a request to its tenant
+    (tests only: no endpoint shows it)."""
+
+    def __init__(self, config: LabConfig, faults: Sequence[str] = ()) -> None:
+        kind = combine(faults)
+        if config.flavour not in kind.flavours:
+            raise ValueError(f"fault {kind.name!r} does not exist in flavour {config.flavour!r}")
+        self.config = config = kind.configure(config)
+        _check_vllm_pool(config, kind.name)
+        self.faults = kind(config.seed)
+        self.compute = Compute()
+        self.fabric = Fabric(self.compute, config.durations)
+        self.tenant_of: dict[int, str] = {}
+        self._tickets: dict[int, int] = {}
+        self._last_ticket = 0
+        roles = ["unified"] if config.unified else ["prefill", "decode"]
+        self.nodes = [
+            ROLES[role](config, role, self.faults, self.fabric, self.compute, config.seed + number)
+            for number, role in enumerate(roles)
+        ]
+        self.faces: list[Face] = [self._face(node) for node in self.nodes]
+        self.router = Router(config, self.faults, self.faces, config.seed)
+        self.router.after_request.append(self._restart_when_due)
+
+    def _face(self, node: Node) -> Face:
+        if self.config.flavour == "sglang":
+            return SGLangFace(node, self.ticket)
+        from kvaudit.lab.http_vllm import VLLMFace
+
+        return VLLMFace(node, self.ticket)
+
+    def ticket(self, call: Call) -> int:
+        """The writer tag of a request: both legs of one room share it."""
+        if call.room is not None and call.room in self._tickets:
+            return self._tickets.pop(call.room)
+        self._last_ticket += 1
+        if call.room is not None:
+            self._tickets[call.room] = self._last_ticket
+            while len(self._tickets) > 10_000:
+                self._tickets.pop(next(iter(self._tickets)))
+        self.tenant_of[self._last_ticket] = self.router.tenant_of_room.get(call.room or 0, "")
+        while len(self.tenant_of) > 100_000:
+            self.tenant_of.pop(next(iter(self.tenant_of)))
+        return self._last_ticket
+
+    def _restart_when_due(self, served: int) -> None:
+        pools = self.faults.next_pools(served, self.config)
+        if pools is None:
+            return
+        for node in self.nodes:
+            node.restart_with(pools[1] if node.role == "decode" else pools[0])
+
+    def watch(self, trace: Trace) -> None:
+        """Show every read of attention to ``trace``."""
+        for node in self.nodes:
+            node.trace = trace
+
+    def applications(self) -> list[tuple[str, ASGIApp]]:
+        """("router", app), then one per node under its role."""
+        nodes = [(face.node.role, face.application()) for face in self.faces]
+        return [("router", self.router.application()), *nodes]
+
+    def described(self, entry: str, node_urls: Sequence[str]) -> dict[str, Any]:
+        """What ``kvaudit lab serve --json`` prints."""
+        config = self.config
+        return {
+            "entry": entry,
+            "nodes": [
+                {"role": node.role, "url": url} for node, url in zip(self.nodes, node_urls, strict=True)
+            ],
+            "tenants": [{"name": tenant.name, "key": tenant.key} for tenant in config.tenants],
+            "model": config.model,
+            "context": config.context_tokens,
+            "pools": {node.role: node.pool.capacity for node in self.nodes},
+            "engine": config.flavour,
+            "version": config.version,
+            "faults": self.faults.name,
+            "router_key": config.router_key,
+            "node_key": config.node_key,
+        }
+
+    async def stop(self) -> None:
+        await self.fabric.stop()
+        self.compute.close()
+
+
+def _check_vllm_pool(config: LabConfig, fault: str) -> None:
+    """vLLM does not start when one request of the full context does not fit (0.29 and later)."""
+    if config.flavour != "vllm" or "wedge_at_limit" in fault:
+        return
+    for role in ("unified",) if config.unified else ("prefill", "decode"):
+        usable = config.pool(role) - config.page_size  # block 0 is the null block
+        if usable < config.context_tokens:
+            raise ValueError(
+                f"To serve at least one request with the model's max seq len ({config.context_tokens}), more KV "
+                f"cache is needed than is available. The estimated maximum model length is {usable}. Give "
+                f"the {role} node a larger pool, or use --fault wedge_at_limit, which starts anyway as "
+                "releases up to 0.19.1 did."
+            )
+
+
+def with_options(config: LabConfig, **options: Any) -> LabConfig:
+    """``config`` with every option that is not None."""
+    return replace(config, **{name: value for name, value in options.items() if value is not None})

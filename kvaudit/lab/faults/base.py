@@ -1,0 +1,149 @@
+"""The places where engines went wrong, each as the right behaviour; a fault overrides one or two.
+
+`Faults` is a correct engine. Every method is called from the place in the engine where a real bug
+sat, and a fault is a subclass that does there what the buggy release did. Several faults combine
+by inheritance.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kvaudit.lab.prefix_cache import strong_hash
+from kvaudit.lab.request import FinishAbort, Request
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from kvaudit.lab.config import LabConfig
+    from kvaudit.lab.node import Node, Row
+    from kvaudit.lab.pool import Pages, Tokens
+
+
+class Faults:
+    """A correct engine: `none`."""
+
+    name: ClassVar[str] = "none"
+    reports: ClassVar[tuple[str, ...]] = ()
+    """Public reports it stands for (issue numbers, advisories)."""
+    flavours: ClassVar[tuple[str, ...]] = ("sglang", "vllm")
+
+    def __init__(self, seed: int = 0) -> None:
+        self.random = random.Random(seed)
+
+    @classmethod
+    def configure(cls, config: LabConfig) -> LabConfig:
+        """Settings under which the report was made; what the command line sets wins."""
+        return config
+
+    # --- intake and admission (prefill, decode) ---
+    def unadmitted_reject(self, request: Request) -> bool:
+        """At the door of both queues: was this request rejected at intake? (SGLang 0.5.21)"""
+        return request.finished() or request.to_finish is not None
+
+    def retire_aborted_result(self, request: Request) -> bool:
+        """After the forward pass: drop the result of an aborted request (SGLang 0.5.20)."""
+        return request.to_finish is not None
+
+    def tells_decode_of_refusal(self) -> bool:
+        """Whether prefill's refusal reaches the decode leg of the same request."""
+        return True
+
+    def wedges(self, node: Node, prompt_tokens: int) -> bool:
+        """Whether this prompt blocks the engine for ever."""
+        return False
+
+    def refusal(self, request: Request, abort: FinishAbort) -> FinishAbort | None:
+        """How a refusal is answered; None = as a success (the abort is lost)."""
+        return abort
+
+    def refusal_is_empty(self) -> bool:
+        """A lost refusal answers with no token at all instead of one."""
+        return False
+
+    def streams_every_refusal(self) -> bool:
+        """A refused stream is HTTP 200 with an error frame, even where the status could say it."""
+        return False
+
+    def pages_freed_after_refusal(self, pages: Pages) -> Pages:
+        """Of the pages reserved for a refused request, those that are given back."""
+        return pages
+
+    # --- transfer ---
+    def pages_to_send(self, pages: Pages) -> Pages:
+        """The pages of a prompt that the writer sends."""
+        return pages
+
+    def count_is_right(self, arrived: int, reserved: int) -> bool:
+        """Decode, at the bell: did as many pages arrive as were reserved? No release read so far
+        compares (sglang #38704 proposes it); the correct engine here does."""
+        return arrived == reserved
+
+    def waits_for_writer(self) -> bool:
+        """Decode, at an abort: keep the pages until the writer is done with them."""
+        return True
+
+    def link_slowness(self) -> float:
+        return 1.0
+
+    def lease(self) -> float | None:
+        """Seconds after which the producer frees pages that nobody read; None = it waits."""
+        return None
+
+    def reader_delay(self, waiting: int) -> float:
+        """Seconds until the reader comes, with ``waiting`` transfers before it."""
+        return 0.0
+
+    # --- decode ---
+    def assign_row(self, node: Node, row: Row, rows: Sequence[Row]) -> None:
+        """A request joins the batch: which pages its row points to."""
+
+    def restore(self, node: Node, row: Row) -> None:
+        """Before the first step: whether an earlier session's state is put in place."""
+
+    def worn(self, tokens: Tokens, served: int) -> Tokens:
+        """The values as they arrive in the pool after ``served`` requests."""
+        return tokens
+
+    # --- prefix cache ---
+    def page_hash(self, previous: bytes, page: bytes) -> bytes:
+        return strong_hash(previous, page)
+
+    def cache_namespace(self, salt: str) -> str:
+        """What separates prompts in the device tier."""
+        return salt
+
+    def tier_namespace(self, salt: str) -> str:
+        """What separates prompts in the second tier."""
+        return salt
+
+    # --- router ---
+    def router_salt(self, tenant: str, salt: str) -> str:
+        """The salt that the router sends on: its own name for the tenant first, whatever the client says."""
+        return f"{tenant}:{salt}"
+
+    def router_requires_key(self) -> bool:
+        return True
+
+    def router_caches_answers(self) -> bool:
+        return False
+
+    # --- disclosure ---
+    def disclose(self, path: str, document: Any) -> Any:
+        """The body of a discovery endpoint as it leaves the server."""
+        return document
+
+    def metrics(self, text: str) -> str:
+        """The exposition text of /metrics as it leaves the server."""
+        return text
+
+    # --- transport and life ---
+    def wrap(self, application: ASGIApp) -> ASGIApp:
+        """The HTTP application of a node or router, as the network shows it."""
+        return application
+
+    def next_pools(self, served: int, config: LabConfig) -> tuple[int, int] | None:
+        """Pools after a restart that is due now, or None."""
+        return None

@@ -1,0 +1,284 @@
+"""A node: one engine process with its pool, cache, model, limits, waiting line and counters.
+
+What a prefill, a decode or a unified worker does with them is in `kvaudit.lab.scheduler`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from kvaudit.lab.clock import Compute, now, wait, wall
+from kvaudit.lab.config import LabConfig
+from kvaudit.lab.model import InductionModel, KVSequence
+from kvaudit.lab.pool import KVPool, Pages
+from kvaudit.lab.prefix_cache import Match, PrefixCache
+from kvaudit.lab.limits import intake
+from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Request, text_of
+from kvaudit.lab.transfer import Fabric
+
+if TYPE_CHECKING:
+    from kvaudit.lab.faults.base import Faults
+
+STEPS = 8
+"""Tokens decoded per turn of a request (SGLang: num_continuous_decode_steps)."""
+
+
+class Trace(Protocol):
+    """What tests may watch: every read of the pool by attention."""
+
+    def read(self, node: Node, request: Request, sequence: KVSequence) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A request in the running batch and the sequence that its row points to."""
+
+    request: Request
+    sequence: KVSequence
+    first: int
+    session: tuple[Pages, int] | None = None
+
+
+@dataclass(slots=True)
+class Meters:
+    """Counters of one node since its start; times in seconds."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+    cached_tokens: int = 0
+    uncached_tokens: int = 0
+    prefill_busy: float = 0.0
+    aborted: int = 0
+    transfer_failed: int = 0
+    bootstrap_failed: int = 0
+    expired_leases: int = 0
+    reads_after_expiry: int = 0
+    first_token: list[float] = field(default_factory=list)
+    end_to_end: list[float] = field(default_factory=list)
+    finished: Counter[str] = field(default_factory=Counter)
+
+
+class Node:
+    """One engine process: a pool, a cache, a model, and the limits that follow from them."""
+
+    def __init__(
+        self, config: LabConfig, role: str, faults: Faults, fabric: Fabric, compute: Compute, seed: int = 0
+    ) -> None:
+        self.config, self.role, self.faults, self.fabric, self.compute = config, role, faults, fabric, compute
+        self.durations = config.durations
+        self.model = InductionModel(seed)
+        self.random = random.Random(seed)
+        self.trace: Trace | None = None
+        self.stages: Counter[str] = Counter()
+        self._restart(config.pool(role))
+
+    def restart_with(self, tokens: int) -> None:
+        """The process is started anew with a pool of ``tokens``; requests at work keep the old one."""
+        self._restart(tokens)
+
+    def _restart(self, tokens: int) -> None:
+        began = time.perf_counter()
+        self.pool = KVPool(tokens, self.config.page_size, 16, self.config.order)
+        small = self.config.scale == "small"
+        cached = self.config.prefix_cache != "off" and self.role != "decode"
+        tier = self.pool.pages * 4 if cached and small and self.config.second_tier else 0
+        self.cache = PrefixCache(self.pool, self.faults, enabled=cached, host_pages=tier)
+        self.meters = Meters()
+        self.started = wall()
+        self.allocation_seconds = round(time.perf_counter() - began, 6)
+        self._gpu = asyncio.Lock()
+        self._waiting_for_pages: deque[tuple[int, asyncio.Future[Pages]]] = deque()
+        self._wedged: asyncio.Future[None] | None = None
+
+    # --- limits (SGLang tp_worker.py: max_req_input_len = min(context, pool) - 6) ---
+    @property
+    def context(self) -> int:
+        return self.config.context_tokens
+
+    @property
+    def max_req_len(self) -> int:
+        return min(self.context, self.pool.capacity) - 1
+
+    @property
+    def max_req_input_len(self) -> int:
+        return self.max_req_len - 5
+
+    @property
+    def running(self) -> int:
+        return self.stages["running"]
+
+    @property
+    def waiting(self) -> int:
+        return sum(count for stage, count in self.stages.items() if stage != "running")
+
+    def intake(self, call: Call) -> Request:
+        """Validate against this node's limits; see `kvaudit.lab.limits`."""
+        self.meters.requests += 1
+        return intake(self, call)
+
+    # --- pages ---
+    async def reserve(self, count: int) -> Pages:
+        """``count`` pages, waiting in line while the pool (and what the cache may give up) is short."""
+        if not self._waiting_for_pages:
+            pages = self._try_reserve(count)
+            if pages is not None:
+                return pages
+        turn: asyncio.Future[Pages] = asyncio.get_running_loop().create_future()
+        entry = (count, turn)
+        self._waiting_for_pages.append(entry)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release(turn.result())
+            elif entry in self._waiting_for_pages:
+                self._waiting_for_pages.remove(entry)
+                self._serve_line()
+            raise
+
+    def _try_reserve(self, count: int) -> Pages | None:
+        short = count - self.pool.free_pages
+        if short > 0 and not self.cache.evict(short):
+            return None
+        return self.pool.reserve(count)
+
+    def release(self, pages: Pages | list[int]) -> None:
+        self.pool.release(pages)
+        self._serve_line()
+
+    def _serve_line(self) -> None:
+        while self._waiting_for_pages:
+            count, turn = self._waiting_for_pages[0]
+            if not turn.done():
+                pages = self._try_reserve(count)
+                if pages is None:
+                    return
+                turn.set_result(pages)
+            self._waiting_for_pages.popleft()
+
+    # --- work shared by the roles ---
+    @asynccontextmanager
+    async def stage(self, name: str) -> AsyncIterator[None]:
+        """Count a request in a queue while it is there."""
+        self.stages[name] += 1
+        try:
+            yield
+        finally:
+            self.stages[name] -= 1
+
+    async def wedge_if_due(self, prompt_tokens: int) -> None:
+        """A wedged engine takes no request forward any more, and /health does not know."""
+        if self._wedged is None and self.faults.wedges(self, prompt_tokens):
+            self._wedged = asyncio.get_running_loop().create_future()
+        if self._wedged is not None:
+            await asyncio.shield(self._wedged)
+
+    async def forward(self, request: Request, table: Pages, match: Match) -> int:
+        """Prefill: compute the keys of the uncached tokens into ``table`` and the first token."""
+        size, tokens = self.pool.page_size, request.input_ids
+        start = (len(match.pages) + len(match.host)) * size
+        async with self._gpu:
+            began = now()
+            await wait(self.durations.prefill(len(tokens) - start, self.random.gauss(0, 1)))
+            first = await self.compute.run(self._compute_prefill, request, table, match, start)
+            self.meters.prefill_busy += now() - began
+        request.cached_tokens = start
+        self.meters.cached_tokens += start
+        self.meters.uncached_tokens += len(tokens) - start
+        self.meters.prompt_tokens += len(tokens)
+        return first
+
+    def _compute_prefill(self, request: Request, table: Pages, match: Match, start: int) -> int:
+        tokens = request.input_ids
+        if match.host:
+            self.cache.load(match, table[len(match.pages) : len(match.pages) + len(match.host)])
+        keys = self.model.keys(tokens[start:], tokens[max(0, start - 16) : start])
+        self.pool.write(table, start, keys, tokens[start:], request.ticket)
+        sequence = KVSequence(self.pool, table, len(tokens), self.model.state(tokens), request.ticket)
+        return self._next(request, sequence)
+
+    def _next(self, request: Request, sequence: KVSequence) -> int:
+        if self.trace is not None:
+            self.trace.read(self, request, sequence)
+        return self.model.next_token(sequence, request.call.temperature or self.config.temperature)
+
+    async def decode(self, row: Row) -> None:
+        """Emit the first token, then attend and append until the request ends."""
+        request = row.request
+        request.emit(row.first, now())
+        self.meters.first_token.append(now() - request.received)
+        last = row.first
+        while True:
+            ended = self._end_of(request)
+            if ended is not None:
+                request.finish(ended)
+                return
+            steps = min(STEPS, request.max_new_tokens - len(request.output_ids))
+            tokens = await self.compute.run(self._steps, row, last, steps)
+            await wait(self.durations.decode(steps))
+            for token in tokens:
+                request.emit(token, now())
+                last = token
+                if self._end_of(request) is not None:
+                    break
+
+    def _steps(self, row: Row, last: int, steps: int) -> list[int]:
+        made: list[int] = []
+        for _ in range(steps):
+            self.model.step(row.sequence, last)
+            last = self._next(row.request, row.sequence)
+            made.append(last)
+        return made
+
+    @staticmethod
+    def _end_of(request: Request) -> FinishLength | FinishStop | None:
+        if request.call.stop:
+            text = text_of(request.output_ids)
+            for stop in request.call.stop:
+                if stop in text:
+                    return FinishStop(stop)
+        if len(request.output_ids) >= request.max_new_tokens:
+            return FinishLength(len(request.output_ids))
+        return None
+
+    def refuse(self, request: Request, abort: FinishAbort) -> None:
+        """End a request that was never admitted."""
+        answer = self.faults.refusal(request, abort)
+        self.meters.aborted += 1
+        if answer is None:
+            request.prompt_tokens = len(request.call.input_ids)
+            if not self.faults.refusal_is_empty():
+                request.emit(32, now())
+            request.finish(FinishLength(len(request.output_ids)))
+        else:
+            request.finish(answer)
+
+    def note_end(self, request: Request) -> None:
+        """Book a finished request."""
+        self.meters.generated_tokens += len(request.output_ids)
+        self.meters.end_to_end.append(now() - request.received)
+        reason = request.finished_reason
+        self.meters.finished[
+            "length"
+            if isinstance(reason, FinishLength)
+            else "stop"
+            if isinstance(reason, FinishStop)
+            else "abort"
+        ] += 1
+
+    async def serve(self, request: Request) -> None:
+        """Take a request from the door to its end."""
+        raise NotImplementedError
+
+    def crash(self, request: Request, error: BaseException | None) -> None:
+        """Answer a request whose service raised: the lab is at fault, not the client."""
+        self.meters.aborted += 1
+        request.finish(FinishAbort(f"Internal server error: {error!r}", 500, "InternalServerError"))

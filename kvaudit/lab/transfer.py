@@ -1,0 +1,128 @@
+"""The transfer of KV pages from a prefill to a decode node: rooms, counts and a done signal.
+
+A *room* is where the two legs of one request meet. Decode reserves pages and registers them
+(bootstrap); prefill, once it has computed its pages, writes them into the registered ones in
+chunks, like an RDMA writer that neither side can call back, then posts the number of pages sent,
+the first token and the state, and rings the bell. The writer runs on its own: a client that goes
+away does not stop it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from kvaudit.lab.clock import Compute, Durations, wait
+from kvaudit.lab.pool import KVPool, Pages
+
+CHUNK_PAGES = 64
+"""Pages per write of the transfer engine."""
+
+
+class TransferFailed(Exception):
+    """The room will never deliver; ``status`` is what the decode leg answers."""
+
+    def __init__(self, message: str, status: int = 500) -> None:
+        super().__init__(message)
+        self.message, self.status = message, status
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """What arrives beside the pages: how many were sent, the first token, the model's state, and
+    how many tokens the prefill found in its cache."""
+
+    pages: int
+    first_token: int
+    state: tuple[int, ...]
+    cached_tokens: int
+
+
+@dataclass(slots=True)
+class Destination:
+    """Pages that the decode node reserved for a prompt."""
+
+    pool: KVPool
+    pages: Pages
+
+
+@dataclass(slots=True, eq=False)
+class Room:
+    number: int
+    destination: asyncio.Future[Destination]
+    handoff: asyncio.Future[Handoff]
+    writer_done: asyncio.Event = field(default_factory=asyncio.Event)
+    writing: bool = False
+
+
+class Fabric:
+    """All rooms of one deployment, and the writers at work."""
+
+    def __init__(self, compute: Compute, durations: Durations) -> None:
+        self._rooms: dict[int, Room] = {}
+        self._writers: set[asyncio.Task[None]] = set()
+        self._compute = compute
+        self.durations = durations
+        self.failed = self.transferred = 0
+
+    def room(self, number: int) -> Room:
+        """The room with this number; the leg that comes first opens it."""
+        if number not in self._rooms:
+            loop = asyncio.get_running_loop()
+            self._rooms[number] = Room(number, loop.create_future(), loop.create_future())
+        return self._rooms[number]
+
+    def close(self, room: Room) -> None:
+        """The decode leg leaves; later words find an empty room."""
+        self._rooms.pop(room.number, None)
+        for promise in (room.destination, room.handoff):
+            if not promise.done():
+                promise.cancel()
+            elif not promise.cancelled():
+                promise.exception()  # looked at: nobody else will
+
+    def register(self, room: Room, pool: KVPool, pages: Pages) -> None:
+        """Bootstrap, decode side: these pages wait for the prompt."""
+        if not room.destination.done():
+            room.destination.set_result(Destination(pool, pages))
+
+    def refuse(self, room: Room, message: str, status: int) -> None:
+        """Prefill tells decode that nothing will come. Engines before the fix never did."""
+        self.failed += 1
+        if not room.handoff.done():
+            room.handoff.set_exception(TransferFailed(message, status))
+
+    def send(
+        self, room: Room, source: KVPool, pages: Pages, handoff: Handoff, slowness: float = 1.0
+    ) -> asyncio.Task[None]:
+        """Start the writer; the task ends when the last page is written and the bell has rung.
+        ``slowness`` stretches the link."""
+        room.writing = True
+        task = asyncio.create_task(self._write(room, source, pages, handoff, slowness))
+        self._writers.add(task)
+        task.add_done_callback(self._writers.discard)
+        return task
+
+    async def _write(
+        self, room: Room, source: KVPool, pages: Pages, handoff: Handoff, slowness: float
+    ) -> None:
+        try:
+            target = room.destination.result()
+            for at in range(0, len(pages), CHUNK_PAGES):
+                chunk = pages[at : at + CHUNK_PAGES]
+                await wait(self.durations.send(len(chunk) * source.page_size) * slowness)
+                await self._compute.run(
+                    target.pool.copy_in, source, chunk, target.pages[at : at + len(chunk)]
+                )
+            if not room.handoff.done():
+                room.handoff.set_result(handoff)
+            self.transferred += 1
+        finally:
+            room.writing = False
+            room.writer_done.set()
+
+    async def stop(self) -> None:
+        """Cancel the writers at work (the process ends)."""
+        for task in list(self._writers):
+            task.cancel()
+        await asyncio.gather(*self._writers, return_exceptions=True)
