@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 
 REDACTED = "[redacted]"
+_MARK = "[redacted"  # patterns for unquoted values end before the bracket
 
 _PLACEHOLDERS = frozenset(
     {"", "none", "null", "empty", "redacted", REDACTED, "<redacted>", "true", "false", "auto"}
@@ -64,7 +65,9 @@ _SEPARATORS = str.maketrans("-. ", "___")
 
 def _is_secret(name: str, value: str) -> bool:
     strength = secret_name(name)
-    if not strength or value.strip().lower() in _PLACEHOLDERS or set(value) <= {"*", "x", "X", "."}:
+    if not strength or value.startswith(_MARK) or value.strip().lower() in _PLACEHOLDERS:
+        return False
+    if set(value) <= {"*", "x", "X", "."}:
         return False
     if strength == "strong":
         return True
@@ -89,11 +92,15 @@ _PAIR = re.compile(
 )
 _BARE = re.compile(
     rf"(?<![\w.-])(?P<lead>(?P<name>[\w.-]{{0,60}}{_WORD}[\w.-]{{0,40}})\s*[:=]\s*)"
-    r"(?P<plain>[^\s\"'\\,;&<>{}\[\]()]{4,})",
+    r"(?!bearer\b|basic\b)(?P<plain>[^\s\"'\\,;&<>{}\[\]()]{4,})",
     re.IGNORECASE,
 )
+_ENVIRONMENT = re.compile(
+    r"\b(?P<lead>(?P<name>[A-Z][A-Z0-9_]{0,60}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD))=)(?P<plain>[^\s\"'\\,;&]{4,})"
+)
 _BEARER = re.compile(r"(?P<lead>\b(?:Bearer|Basic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
-_USERINFO = re.compile(r"(?P<lead>://[^\s/@:\"']{0,100}:)(?P<value>[^\s/@\"']{1,200})(?=@)")
+# Not the port and rank of a data-parallel worker: http://10.0.0.21:30000@1 (sglang.md 2).
+_USERINFO = re.compile(r"(?P<lead>://[^\s/@:\"']{0,100}:)(?!\d{1,5}@\d)(?P<value>[^\s/@\"']{1,200})(?=@)")
 _KNOWN = re.compile(
     r"\b(?:sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[A-Za-z0-9_-]{20,}"
     r"|AKIA[A-Z0-9]{16}|glpat-[A-Za-z0-9_-]{16,}|xox[abpr]-[A-Za-z0-9-]{10,}"
@@ -249,13 +256,14 @@ class Redactor:
             return text
         if "--" in text:
             text = _FLAG.sub(named, text)
+        text = _BEARER.sub(unnamed, text)
         if "=" in text or ":" in text:
+            text = _ENVIRONMENT.sub(named, text)
             text = _PAIR.sub(named, text)
             if bare:
                 text = _BARE.sub(strongly_named, text)  # prose says "per token: something"
             if "://" in text and "@" in text:
                 text = _USERINFO.sub(unnamed, text)
-        text = _BEARER.sub(unnamed, text)
         if _KNOWN.search(text):
             exposed.setdefault("a credential in text", None)
             text = _KNOWN.sub(REDACTED, text)
