@@ -77,8 +77,9 @@ def tokens(value: object, source: str) -> Reading[int]:
 
 
 def text(value: object, source: str) -> Reading[str]:
-    """A non-empty string of at most 300 characters out of arbitrary JSON; else unknown."""
-    if isinstance(value, str) and 0 < len(value.strip()) <= 300:
+    """A non-empty printable string of at most 300 characters out of arbitrary JSON; else unknown
+    (a NUL could not even be stored)."""
+    if isinstance(value, str) and 0 < len(value.strip()) <= 300 and value.strip().isprintable():
         return read(value.strip(), source)
     return unknown(f"{source} is {_short(value)}")
 

@@ -18,6 +18,9 @@ from kvaudit.readings import Reading, read, unknown
 LONGEST_LIST = 4096
 """More ranks, cards or workers than this are not a list of ranks, cards or workers."""
 
+OWN_ADDRESS = "(the node's own address)"
+"""How the path "" is shown: a generic pool may be read at its base URL."""
+
 
 def parsed(answer: Answer | None) -> Any:
     """The JSON value of a 200 answer; None when there is no answer or it is no JSON."""
@@ -57,13 +60,14 @@ def why_not(answers: Answers, *paths: str) -> str:
         answer = answers.get(path)
         if answer is None:
             continue
+        asked = f"GET {path or OWN_ADDRESS}"
         if answer.problem:
-            said.append(f"GET {path}: {answer.problem}"[:300])
+            said.append(f"{asked}: {label(answer.problem, 300)}")
         elif answer.status == 200:
-            said.append(f"GET {path} answered 200 without the expected content")
+            said.append(f"{asked} answered 200 without the expected content")
         else:
-            said.append(f"GET {path} answered {answer.status}")
-    return "; ".join(said) if said else f"{' and '.join(f'GET {path}' for path in paths)} not asked"
+            said.append(f"{asked} answered {answer.status}")
+    return "; ".join(said) or f"{' and '.join(f'GET {path}' for path in paths)} not asked"
 
 
 def digest(value: object) -> str:
@@ -75,6 +79,13 @@ def digest(value: object) -> str:
     return hashlib.sha256(body).hexdigest()[:16]
 
 
+def label(value: object, longest: int = 60) -> str:
+    """A stranger's text for use in a name or a sentence: short, and without control characters."""
+    shown = value if isinstance(value, str) else repr(value)[: longest + 1]
+    clean = "".join(letter if letter.isprintable() else "?" for letter in shown[: longest + 1])
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+
+
 def setting(value: object, source: str) -> Reading[Any]:
     """A configuration value as it is compared between two readings: a scalar, or a list of scalars
     as comma-separated text. Null is unknown ("not set")."""
@@ -82,11 +93,14 @@ def setting(value: object, source: str) -> Reading[Any]:
         return unknown(f"{source} is null or absent")
     if isinstance(value, list):
         if len(value) <= LONGEST_LIST and all(isinstance(item, (int, float, str)) for item in value):
-            shown = ",".join(str(item) for item in value)
-            return read(shown if len(shown) <= 300 else f"sha256:{digest(value)}", source)
+            return read(_shown(",".join(str(item) for item in value), value), source)
         return unknown(f"{source} is no list of plain values")
     if isinstance(value, str):
-        return read(value, source) if len(value) <= 300 else read(f"sha256:{digest(value)}", source)
+        return read(_shown(value, value), source)
     if isinstance(value, (bool, int, float)):
         return read(value, source)
     return unknown(f"{source} is no plain value")
+
+
+def _shown(text: str, value: object) -> str:
+    return text if len(text) <= 300 and text.isprintable() else f"digest {digest(value)}"

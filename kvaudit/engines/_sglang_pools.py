@@ -91,7 +91,7 @@ def _from_metrics(metrics: Metrics) -> list[RankPool]:
     found: dict[str, list[Reading[int]]] = {}
     for sample in metrics.samples("sglang:max_total_num_tokens"):
         pool = tokens(sample.value, "GET /metrics sglang:max_total_num_tokens")
-        found.setdefault(sample.labels.get("dp_rank", "0")[:20], []).append(pool)
+        found.setdefault(_json.label(sample.labels.get("dp_rank", "0"), 20), []).append(pool)
     return [RankPool(rank, _least(pools)) for rank, pools in found.items()]
 
 

@@ -51,7 +51,8 @@ def rank_pools(
     engines = _engines(lines)
     found: dict[str, list[Reading[int]]] = {}
     for line in lines:
-        found.setdefault(line.get("engine", "0")[:20], []).append(_usable(line, engines, context, notes))
+        engine = _json.label(line.get("engine", "0"), 20)
+        found.setdefault(engine, []).append(_usable(line, engines, context, notes))
     # One line per engine is written; two that differ are two processes behind one address.
     ranks = []
     for engine, pools in sorted(found.items()):

@@ -103,7 +103,8 @@ class Generic:
         )
 
     def _source(self, pointer: str) -> str:
-        return f"GET {self.path or '(address of the node)'} at {pointer or 'the whole document'}"
+        where = _json.label(pointer, 120) if pointer else "the whole document"
+        return f"GET {self.path or _json.OWN_ADDRESS} at {where}"
 
     def _count(self, document: Any, pointer: str | None, name: str, why: str) -> Reading[int]:
         if pointer is None:
@@ -144,8 +145,12 @@ def _shards(
         return (
             RankPool("0", unknown(f"{where}: no array or object of at most {_json.LONGEST_LIST} shards")),
         ), []
+    inner = _json.label(capacity, 120) if capacity else "itself"
     pools = tuple(
-        RankPool(name[:60], count(shard, capacity, f"{where}, shard {name[:60]}, at {capacity or 'itself'}"))
+        RankPool(
+            _json.label(name),
+            count(shard, capacity, f"{where}, shard {_json.label(name)}, at {inner}"),
+        )
         for name, shard in shards
     )
     return pools, [f"{len(pools)} shards; the smallest counts"] if len(pools) > 1 else []
@@ -182,8 +187,10 @@ def with_pointers(pointers: Mapping[str, str] | Iterable[tuple[str, str]], path:
     node's address; "" is the address itself. ValueError with a sentence for a wrong pointer."""
     given = dict(pointers)
     path = given.pop("path", path)
-    if path and not path.startswith("/"):
-        raise ValueError(f"the path of a generic pool is {path!r:.80}: it must begin with /")
+    if path and not (path.startswith("/") and path.isascii() and path.isprintable() and " " not in path):
+        raise ValueError(
+            f"the path of a generic pool is {path!r:.80}: it must begin with / and be plain ASCII"
+        )
     for name, pointer in given.items():
         problem = pointer_problem(name, pointer)
         if problem:

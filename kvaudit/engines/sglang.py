@@ -246,7 +246,7 @@ def _context(seen: _Seen) -> Reading[int]:
             return field
     return unknown(
         f"{_json.why_not(seen.answers, '/v1/models')}; no sglang:context_len in /metrics; "
-        f"context_length is {seen.info.get('context_length', 'absent')!s:.40}"
+        f"context_length is {_json.label(seen.info.get('context_length', 'absent'), 40)}"
     )
 
 
@@ -280,7 +280,7 @@ def _role(seen: _Seen) -> Reading[str]:
         roles = {_ROLES.get(value) if isinstance(value, str) else None for value in values}
         if len(roles) == 1 and (role := roles.pop()) is not None:
             return read(role, source)
-        return unknown(f"{source} is {', '.join(sorted({str(value)[:40] for value in values}))[:200]}")
+        return unknown(f"{source} is {', '.join(sorted({_json.label(value, 40) for value in values}))[:200]}")
     return unknown(f"no role in {seen.where}, /v1/loads or /metrics; declare it")
 
 
@@ -371,11 +371,11 @@ def _components(seen: _Seen, role: Reading[str]) -> dict[str, str]:
     """Transfer and storage parts in use; SGLang does not tell their versions."""
     found: dict[str, str] = {}
     backend = seen.info.get("disaggregation_transfer_backend")
-    if role.value in ("prefill", "decode") and isinstance(backend, str) and 0 < len(backend) <= 60:
-        found[backend] = ""
+    if role.value in ("prefill", "decode") and isinstance(backend, str) and backend:
+        found[_json.label(backend)] = ""
     store = seen.info.get("hicache_storage_backend")
-    if isinstance(store, str) and 0 < len(store) <= 60:
-        found[store] = ""
+    if isinstance(store, str) and store:
+        found[_json.label(store)] = ""
     if seen.info.get("enable_lmcache") is True:
         found["lmcache"] = ""
     return found

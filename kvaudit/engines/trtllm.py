@@ -183,7 +183,7 @@ def _by_pid(metrics: _prometheus.Metrics, name: str) -> dict[str, Reading[int]]:
     """The gauge of each process; the smallest where one has several series, unknown at 0.0."""
     found: dict[str, list[Reading[int]]] = {}
     for sample in metrics.samples(name):
-        pid = sample.labels.get("pid", "0")[:20]
+        pid = _json.label(sample.labels.get("pid", "0"), 20)
         found.setdefault(pid, []).append(tokens(sample.value, f"GET {PROMETHEUS} {name}"))
     return {pid: smallest_pool(RankPool("", value) for value in values) for pid, values in found.items()}
 
@@ -231,9 +231,8 @@ def _process(metrics: _prometheus.Metrics) -> Reading[str]:
     for sample in metrics.samples("process_start_time_seconds"):
         if sample.value:
             return read(f"{sample.value:.2f}", f"GET {PROMETHEUS} process_start_time_seconds")
-    pids = sorted(
-        {sample.labels.get("pid", "") for sample in metrics.samples("trtllm_model_config_info")} - {""}
-    )
+    named = metrics.samples("trtllm_model_config_info")
+    pids = sorted({_json.label(sample.labels.get("pid", ""), 20) for sample in named} - {""})
     if pids:
         return read(f"pid {','.join(pids)}"[:300], f"GET {PROMETHEUS} label pid")
     return unknown(f"no process identity in {PROMETHEUS}")

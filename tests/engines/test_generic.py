@@ -173,6 +173,7 @@ def test_pointers_as_in_rfc_6901(pointer: str, value: object) -> None:
         ({"capacity": "/a~2"}, "", "~0"),
         ({"capacity": "/a", "size": "/b"}, "", "no generic pointer called 'size'"),
         ({"capacity": "/a"}, "status", "must begin with /"),
+        ({"capacity": "/a", "path": "/pööl"}, "", "plain ASCII"),
     ],
 )
 def test_wrong_pointers_are_a_sentence(pointers: dict[str, str], path: str, said: str) -> None:
