@@ -5,7 +5,12 @@ The mapping is checks.md, "Checklist items": an item holds when every one of its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+from kvaudit.audits.status import CheckNow, DeploymentStatus
+from kvaudit.verdict import Verdict, roll_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +27,40 @@ ITEMS = (
     Item("4", "The failure path is tested on content", ("canary", "rejection", "coherence")),
     Item("5", "The gate ran again after the last capacity change", ("drift",)),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStanding:
+    """How one item stands for one deployment. ``confirmed`` is the oldest confirmation among its
+    checks, None while one of them never ran."""
+
+    item: Item
+    verdict: Verdict
+    sentence: str
+    confirmed: datetime | None
+
+
+def item_standings(status: DeploymentStatus) -> list[ItemStanding]:
+    """The five items, from the status that page, API and export share."""
+    return [_standing(item, status.checks) for item in ITEMS]
+
+
+def _standing(item: Item, now: Mapping[str, CheckNow]) -> ItemStanding:
+    known = [now[name] for name in item.checks if name in now and not now[name].missing]
+    untested = [name for name in item.checks if name not in now or now[name].missing]
+    verdict = roll_up((each.verdict for each in known), missing=bool(untested))
+    failing = [each.check for each in known if each.verdict is Verdict.FAIL]
+    expired = [each.check for each in known if each.expired]
+    reasons = [
+        f"{words} {', '.join(names)}"
+        for words, names in (("failing:", failing), ("expired:", expired), ("not tested:", untested))
+        if names
+    ]
+    return ItemStanding(
+        item=item,
+        verdict=verdict,
+        sentence="; ".join((f"Item {item.number}, {item.rule}: {verdict.value}", *reasons)),
+        confirmed=min((each.last_confirmed for each in known if each.last_confirmed), default=None)
+        if not untested
+        else None,
+    )

@@ -52,15 +52,17 @@ def mark(value: object, word: str = "") -> SafeString:
     return format_html('<span class="verdict verdict-{}">{}{}</span>', name, icon(name), shown)
 
 
-def numbered(value: object, label: str, said: str) -> SafeString:
-    """A mark of a row of marks: shape above ``label``, with ``said`` for screen readers and as title."""
+def numbered(value: object, label: str, below: str, said: str) -> SafeString:
+    """A mark of a row of marks: ``label`` above, ``below`` under it; ``said`` for screen readers
+    and as title."""
     name = kind(value)
     return format_html(
-        '<li title="{}"><span class="verdict verdict-{}">{}</span>'
+        '<li title="{}"><span aria-hidden="true">{}</span><span class="verdict verdict-{}">{}</span>'
         '<span aria-hidden="true">{}</span><span class="vh">{}</span></li>',
         said,
+        label,
         name,
         icon(name),
-        label,
+        below,
         said,
     )

@@ -26,6 +26,15 @@ def duration(seconds: float) -> str:
     return " ".join(parts)
 
 
+def brief(length: timedelta) -> str:
+    """One unit, no space: ``45s``, ``3min``, ``5h``, ``12d``."""
+    seconds = abs(length.total_seconds())
+    for size, name in _STEPS:
+        if seconds >= size:
+            return f"{int(seconds // size)}{name}"
+    return "0s"
+
+
 def ago(moment: datetime, now: datetime | None = None) -> str:
     """``3 min ago``, ``in 2 h``, ``now``."""
     seconds = ((now or timezone.now()) - moment).total_seconds()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,11 +16,12 @@ from django.db.models import Min, Q
 
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import CheckState, Plan
+from kvaudit.audits.status import DeploymentStatus, statuses
 from kvaudit.fleet.models import Deployment, NodeSnapshot
 from kvaudit.verdict import Verdict
 from kvaudit.web import foreign
+from kvaudit.web.items import ItemStanding, item_standings
 from kvaudit.web.poolbar import PoolBar, from_measures
-from kvaudit.web.tables.standing import Place, Standing, standings
 
 PAGE_SIZE = 50
 SORTS = {"risk": "Risk", "name": "Deployment", "team": "Team", "audited": "Last audit"}
@@ -74,12 +75,29 @@ class Row:
     slug: str
     team: str
     model: str
-    standing: Standing
+    status: DeploymentStatus
     bar: PoolBar | None = None
     builds: tuple[Build, ...] = ()
-    version_verdict: str = ""
     next_due: datetime | None = None
-    open_since: datetime | None = None
+
+    @property
+    def items(self) -> list[ItemStanding]:
+        return item_standings(self.status)
+
+    @property
+    def failing(self) -> list[str]:
+        return [name for name, now in self.status.checks.items() if now.verdict is Verdict.FAIL]
+
+    @property
+    def version_verdict(self) -> Verdict | None:
+        """Whether pins and advisories allow the builds; None while nobody looked."""
+        now = self.status.checks.get("version")
+        return None if now is None or now.missing else now.verdict
+
+    @property
+    def confirmed(self) -> datetime | None:
+        """The last time that any check concluded anything."""
+        return max((n.last_confirmed for n in self.status.checks.values() if n.last_confirmed), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +123,9 @@ class Headline:
 
 def all_rows(user: User) -> list[Row]:
     """Every active deployment that the user sees, with how it stands."""
-    found = list(
-        Deployment.objects.visible_to(user)
-        .active()
-        .values_list("id", "slug", "team_id", "team__slug", "model", "engine")
-    )
-    standing_of = standings([Place(pk, team_id, engine) for pk, _, team_id, _, _, engine in found])
-    return [Row(pk, slug, team, model, standing_of[pk]) for pk, slug, _, team, model, _ in found]
+    found = list(Deployment.objects.visible_to(user).active().select_related("team"))
+    status_of = statuses(found)
+    return [Row(each.pk, each.slug, each.team.slug, each.model, status_of[each.pk]) for each in found]
 
 
 def headline(rows: Sequence[Row]) -> Headline:
@@ -119,7 +133,7 @@ def headline(rows: Sequence[Row]) -> Headline:
     total = len(rows)
     by: dict[Verdict, list[Row]] = {verdict: [] for verdict in Verdict}
     for row in rows:
-        by[row.standing.verdict].append(row)
+        by[row.status.verdict].append(row)
     fails = sorted(by[Verdict.FAIL], key=lambda row: row.slug)
     errors, unknowns, passes = (len(by[v]) for v in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS))
     rest = [
@@ -137,7 +151,9 @@ def headline(rows: Sequence[Row]) -> Headline:
         sentence = f"{len(fails):,} {of} {_is(len(fails))} at risk"
     elif unknowns or errors:
         verdict = Verdict.ERROR if errors and not unknowns else Verdict.INCONCLUSIVE
-        sentence = f"Nobody is known to be at risk, but {unknowns + errors:,} {of} {_is(unknowns + errors)} unknown"
+        sentence = (
+            f"Nobody is known to be at risk, but {unknowns + errors:,} {of} {_is(unknowns + errors)} unknown"
+        )
     else:
         verdict = Verdict.PASS
         sentence = f"Nothing was found against any of {total:,} deployment{'' if total == 1 else 's'}"
@@ -167,8 +183,8 @@ def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
 def _verdict(row: Row, item: str) -> Verdict:
     """Of the deployment, or of one checklist item where the filter names one."""
     if not item:
-        return row.standing.verdict
-    return next(each.verdict for each in row.standing.items() if each.item.number == item)
+        return row.status.verdict
+    return next(each.verdict for each in row.items if each.item.number == item)
 
 
 def position(row: Row, sort: str) -> str:
@@ -178,9 +194,9 @@ def position(row: Row, sort: str) -> str:
     elif sort == "team":
         lead = row.team
     elif sort == "audited":
-        lead = f"{(row.standing.last_confirmed or _LONG_AGO).timestamp():017.6f}"
+        lead = f"{(row.confirmed or _LONG_AGO).timestamp():017.6f}"
     else:
-        lead = str(_RISK[row.standing.verdict])
+        lead = str(_RISK[row.status.verdict])
     return f"{lead}~{row.slug}"
 
 
@@ -223,15 +239,10 @@ def filled(rows: Sequence[Row]) -> list[Row]:
         builds.setdefault(deployment_id, set()).add(Build(engine, version))
     due = _next_due(ids)
     return [
-        Row(
-            id=row.id,
-            slug=row.slug,
-            team=row.team,
-            model=row.model,
-            standing=row.standing,
+        replace(
+            row,
             bar=pools.get(row.id),
             builds=tuple(sorted(builds.get(row.id, ()), key=lambda b: (b.engine, b.version))),
-            version_verdict=row.standing.held["version"].effective if "version" in row.standing.held else "",
             next_due=due.get(row.id),
         )
         for row in rows
@@ -254,7 +265,9 @@ def _next_due(ids: Sequence[int]) -> dict[int, datetime]:
         .values_list("team_id", "engine", "next_due")
     )
     if rules:
-        for pk, team_id, engine in Deployment.objects.filter(pk__in=ids).values_list("id", "team_id", "engine"):
+        for pk, team_id, engine in Deployment.objects.filter(pk__in=ids).values_list(
+            "id", "team_id", "engine"
+        ):
             moments = [m for t, e, m in rules if t in (None, team_id) and e in ("", engine) and m is not None]
             due_here = [*moments, *([due[pk]] if pk in due else [])]
             if due_here:

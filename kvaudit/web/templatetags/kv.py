@@ -9,19 +9,30 @@ from urllib.parse import urlencode
 
 from django import template
 from django.http import QueryDict
+from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from kvaudit.web import foreign, marks, moments
+from kvaudit.web.items import ItemStanding
 
 register = template.Library()
 
 register.simple_tag(marks.mark, name="verdict")
 register.simple_tag(marks.icon, name="icon")
-register.simple_tag(marks.numbered, name="numbered")
 register.filter("inline", foreign.inline)
 register.filter("block", foreign.block)
 register.filter("plain", foreign.plain)
+register.filter("spelled", foreign.spelled)
 register.filter("span", moments.span)
+
+
+@register.simple_tag(takes_context=True)
+def item_mark(context: Mapping[str, Any], standing: ItemStanding) -> SafeString:
+    """One of the five marks of a row, with the age of its last confirmation."""
+    now = context.get("now") or timezone.now()
+    confirmed = moments.brief(now - standing.confirmed) if standing.confirmed else "never"
+    said = f"{standing.sentence}; last confirmed {confirmed}{' ago' if standing.confirmed else ''}"
+    return marks.numbered(standing.verdict, standing.item.number, confirmed, said)
 
 
 @register.filter

@@ -1,0 +1,188 @@
+"""The Deployment page: how it stands and why, what its nodes said, what changed, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvaudit import checks as registry
+from kvaudit.audits.models import Plan, Result, Run
+from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
+from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause, Tenant
+from kvaudit.verdict import Verdict
+from kvaudit.web.poolbar import PoolBar, from_measures
+from kvaudit.web.tables import checks
+from kvaudit.web.tables.readings import Line, main_lines, notes, other_lines
+
+RECENT_RUNS = 15
+RECENT_CHANGES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRow:
+    now: CheckNow
+    title: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    node: Node
+    snapshot: NodeSnapshot | None
+    lines: Sequence[Line]
+    others: Sequence[Line]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something without which the deployment cannot be fully judged, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentPage:
+    deployment: Deployment
+    status: DeploymentStatus
+    sentence: str
+    checks: Sequence[CheckRow]
+    bar: PoolBar | None
+    nodes: Sequence[NodeRow]
+    changes: Sequence[FingerprintChange]
+    plans: Sequence[Plan]
+    runs: Sequence[Run]
+    pending: Run | None
+    missing: Sequence[Missing]
+    consent: Consent | None
+    pauses: Sequence[Pause]
+
+
+def deployment_page(deployment: Deployment) -> DeploymentPage:
+    status = status_of(deployment)
+    results = _results(status)
+    nodes = _nodes(deployment)
+    plans = list(Plan.objects.for_deployment(deployment).order_by("name", "pk"))
+    tenants = list(Tenant.objects.current().filter(deployment=deployment))
+    consent = Consent.objects.current().filter(deployment=deployment).first()
+    runs = list(Run.objects.of(deployment).select_related("plan", "actor").before(None)[:RECENT_RUNS])
+    pool = status.checks.get("pool")
+    measures = results[pool.result_id].measures if pool and pool.result_id in results else None
+    return DeploymentPage(
+        deployment=deployment,
+        status=status,
+        sentence=sentence(status),
+        checks=[_check_row(now, results) for now in status.checks.values()],
+        bar=from_measures(measures),
+        nodes=nodes,
+        changes=list(
+            FingerprintChange.objects.filter(deployment=deployment).select_related("node")[:RECENT_CHANGES]
+        ),
+        plans=plans,
+        runs=runs,
+        pending=next((run for run in runs if not run.ended), None),
+        missing=missing(status, nodes, plans, tenants, consent),
+        consent=consent,
+        pauses=list(Pause.objects.current().applying_to(deployment)),
+    )
+
+
+def sentence(status: DeploymentStatus) -> str:
+    """Whether tenants of this deployment are at risk, and the first reason."""
+    if status.verdict is Verdict.FAIL:
+        failing = [now for now in (*status.checks.values(), *status.nodes) if now.verdict is Verdict.FAIL]
+        names = ", ".join(dict.fromkeys(now.check for now in failing))
+        return f"At risk: {names} {'fails' if len(failing) == 1 else 'fail'}. {failing[0].summary}"
+    if status.verdict is Verdict.ERROR:
+        erring = [now for now in status.checks.values() if now.verdict is Verdict.ERROR]
+        names = ", ".join(now.check for now in erring)
+        why = f" {erring[0].summary}" if erring else ""
+        return f"Not known: {names} could not be carried out, so nothing was learnt.{why}"
+    if status.verdict is Verdict.INCONCLUSIVE:
+        parts = []
+        if status.missing:
+            parts.append(f"{', '.join(status.missing)} never ran")
+        if status.expired:
+            parts.append(f"the last word of {', '.join(status.expired)} has expired")
+        undecided = [
+            name
+            for name, now in status.checks.items()
+            if now.required and now.said is Verdict.INCONCLUSIVE and not now.expired
+        ]
+        if undecided:
+            parts.append(f"{', '.join(undecided)} could not decide")
+        return f"Not known: {'; '.join(parts) or 'no check has concluded anything'}. Unknown is not a pass."
+    return "Nothing was found against it: every required check passed and none has expired."
+
+
+def _results(status: DeploymentStatus) -> dict[int | None, Result]:
+    ids = [now.result_id for now in (*status.checks.values(), *status.nodes) if now.result_id]
+    return {result.pk: result for result in Result.objects.filter(pk__in=ids)}
+
+
+def _check_row(now: CheckNow, results: dict[int | None, Result]) -> CheckRow:
+    found = results.get(now.result_id)
+    return CheckRow(
+        now=now,
+        title=checks.title(now.check),
+        next_step=found.next_step if found is not None and now.verdict is not Verdict.PASS else "",
+    )
+
+
+def _nodes(deployment: Deployment) -> list[NodeRow]:
+    rows = []
+    for node in Node.objects.current().filter(deployment=deployment).with_snapshot():
+        held: list[NodeSnapshot] = getattr(node, "current_snapshots", [])
+        snapshot = held[0] if held else None
+        facts: Any = snapshot.facts if snapshot is not None and isinstance(snapshot.facts, dict) else {}
+        rows.append(NodeRow(node, snapshot, main_lines(facts), other_lines(facts), notes(facts)))
+    return rows
+
+
+def missing(
+    status: DeploymentStatus,
+    nodes: Sequence[NodeRow],
+    plans: Sequence[Plan],
+    tenants: Sequence[Tenant],
+    consent: Consent | None,
+) -> list[Missing]:
+    """What stands between this deployment and a full judgement, most basic first."""
+    found: list[Missing] = []
+    if not nodes:
+        found.append(Missing("No node is listed.", "Import the deployment with its nodes."))
+    unread = [row.node.name for row in nodes if row.snapshot is None]
+    if unread:
+        found.append(Missing(f"Never read: {_some(unread)}.", "Audit now, then look at why the read failed."))
+    if not [plan for plan in plans if plan.enabled]:
+        found.append(
+            Missing("No enabled plan selects it.", "Add it to a plan, or nothing is audited on schedule.")
+        )
+    planned = {name for plan in plans if plan.enabled for name in plan.checks}
+    unplanned = [name for name, now in status.checks.items() if now.required and name not in planned]
+    if unplanned and plans:
+        found.append(Missing(f"Required but in no plan: {_some(unplanned)}.", "Add these checks to a plan."))
+    if not registry.ACTIVE:  # keys and consent serve prompts, which this build does not send
+        return found
+    with_key = [tenant for tenant in tenants if tenant.has_credential]
+    if len(with_key) < 2:
+        found.append(
+            Missing(
+                f"{len(with_key)} of 2 tenants' keys are stored.",
+                "Checks that compare two tenants need two audit keys; add them by import.",
+            )
+        )
+    if consent is None:
+        found.append(
+            Missing(
+                "No consent to prompts at the boundary is recorded.",
+                "While the pool is smaller than the context, boundary checks stop short of it.",
+            )
+        )
+    return found
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -1,0 +1,108 @@
+"""The Run page: what exactly was tested, with which outcome, on which evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvaudit.audits.models import Result, Run, RunState
+from kvaudit.audits.outcome import counting
+from kvaudit.verdict import Verdict
+from kvaudit.web.poolbar import PoolBar, from_measures
+from kvaudit.web.tables import checks
+from kvaudit.web.tables.measures import Measure, readable
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceLine:
+    """Something that was looked at. ``kept`` = its body can be read; a digest alone still proves
+    that it was this and nothing else."""
+
+    kind: str
+    sha256: str
+    source: str
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ResultBlock:
+    result: Result
+    title: str
+    measures: Sequence[Measure]
+    bar: PoolBar | None
+    evidence: Sequence[EvidenceLine]
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    run: Run
+    sentence: str
+    blocks: Sequence[ResultBlock]
+    others: Sequence[Result]  # of attempts that do not count: a fail of any attempt stands
+    not_reached: Sequence[str]  # checks of the run without a result
+    previous: Run | None
+
+
+def run_page(run: Run) -> RunPage:
+    """``run`` comes from ``with_results()``."""
+    kept = {use.evidence_id for use in run.kept_evidence.all()}
+    results = sorted(run.results.all(), key=lambda each: each.pk)
+    counted: dict[str, Any] = {**counting(results)}
+    last: list[Result] = [counted[name] for name in checks.in_order(list(counted))]
+    return RunPage(
+        run=run,
+        sentence=run.summary or sentence(run, last),
+        blocks=[_block(each, kept) for each in last],
+        others=[each for each in results if each not in last],
+        not_reached=[name for name in run.checks if name not in counted],
+        previous=Run.objects.filter(deployment_id=run.deployment_id, pk__lt=run.pk, verdict__isnull=False)
+        .order_by("-id")
+        .first(),
+    )
+
+
+def sentence(run: Run, results: Sequence[Result]) -> str:
+    """What the run came to, where the run itself carries no summary."""
+    if run.state == RunState.MISSED:
+        more = f" ({run.slots:,} slots)" if run.slots > 1 else ""
+        return f"Missed{more}: no worker carried it out in time, so nothing was learnt. It counts as missing."
+    if run.state == RunState.QUEUED:
+        return "Waiting for a worker."
+    if run.state == RunState.RUNNING:
+        return f"Being carried out: {len(results)} of {len(run.checks)} checks done."
+    by: dict[Verdict, list[str]] = {}
+    for each in results:
+        by.setdefault(Verdict.parse(each.verdict), []).append(each.check_id)
+    parts = [
+        f"{len(by[verdict])} {word} ({', '.join(by[verdict])})"
+        for verdict, word in (
+            (Verdict.FAIL, "failed"),
+            (Verdict.ERROR, "in error"),
+            (Verdict.INCONCLUSIVE, "inconclusive"),
+            (Verdict.PASS, "passed"),
+        )
+        if verdict in by
+    ]
+    lead = "Cancelled. " if run.state == RunState.CANCELLED else ""
+    return f"{lead}{len(results)} of {len(run.checks)} checks concluded: {', '.join(parts) or 'none'}."
+
+
+def _block(result: Result, kept: set[str]) -> ResultBlock:
+    measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
+    return ResultBlock(
+        result=result,
+        title=checks.title(result.check_id),
+        measures=readable(measures),
+        bar=from_measures(measures) if result.check_id == "pool" else None,
+        evidence=[
+            EvidenceLine(
+                kind=str(each.get("kind", "")),
+                sha256=str(each.get("sha256", "")),
+                source=str(each.get("source", "")),
+                kept=each.get("sha256") in kept,
+            )
+            for each in result.evidence
+            if isinstance(each, dict)
+        ],
+    )

@@ -1,0 +1,39 @@
+"""Fleet: is any tenant at risk right now?"""
+
+from __future__ import annotations
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from kvaudit.accounts.access import can_somewhere
+from kvaudit.accounts.models import Team
+from kvaudit.verdict import Verdict
+from kvaudit.web.items import ITEMS
+from kvaudit.web.page import SignedIn, page
+from kvaudit.web.tables import fleet as table
+
+
+@page()
+def fleet(request: SignedIn) -> HttpResponse:
+    filters = table.Filters.from_query(request.GET)
+    rows = table.all_rows(request.user)
+    found = table.matching(rows, filters)
+    cut = table.cut(found, filters)
+    context = {
+        "section": "fleet",
+        "now": timezone.now(),
+        "headline": table.headline(rows),
+        "filters": filters,
+        "rows": table.filled(cut.rows),
+        "page": cut,
+        "items": ITEMS,
+        "verdicts": [verdict.value for verdict in Verdict],
+        "teams": Team.objects.filter(deployments__in=[row.id for row in rows]).order_by("slug").distinct()
+        if rows
+        else [],
+        "engines": table.engines(request.user) if rows else [],
+        "sorts": table.SORTS.items(),
+        "may_import": can_somewhere(request.user, "edit_fleet"),
+    }
+    return render(request, "fleet/fleet.html", context)

@@ -1,0 +1,73 @@
+"""Run: what exactly was tested? And, while it is on its way, how far it is."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from kvaudit.accounts.access import can
+from kvaudit.accounts.models import User
+from kvaudit.audits.models import Run
+from kvaudit.web.page import SignedIn, page, require
+from kvaudit.web.tables.progress import progress_of
+from kvaudit.web.tables.run import run_page
+
+NOT_YOURS = "Audits are started and cancelled by operators of the deployment's team."
+
+
+@page()
+def run(request: SignedIn, pk: int) -> HttpResponse:
+    found = _run_or_404(request.user, pk)
+    team = found.deployment.team_id
+    context = {
+        "section": "fleet",
+        "now": timezone.now(),
+        "shown": run_page(found),
+        "run": found,
+        "progress": None if found.ended else progress_of(found),
+        "may_run": can(request.user, "run_audits", team),
+        "may_read": can(request.user, "read_evidence", team),
+    }
+    return render(request, "run/run.html", context)
+
+
+@page()
+def progress(request: SignedIn, pk: int) -> HttpResponse:
+    """The part that htmx replaces every second; without it, a page of its own would be the run's."""
+    if not request.headers.get("HX-Request"):
+        return redirect("run", pk)
+    found = _run_or_404(request.user, pk)
+    on_run_page = request.GET.get("page") == "run"
+    context = {
+        "now": timezone.now(),
+        "progress": progress_of(found),
+        "reload": on_run_page,
+        "may_run": can(request.user, "run_audits", found.deployment.team_id),
+    }
+    response = render(request, "run/progress.html", context)
+    if found.ended and on_run_page:
+        response["HX-Refresh"] = "true"  # the results are on the page around this part
+    return response
+
+
+@page("POST")
+def cancel(request: SignedIn, pk: int) -> HttpResponse:
+    found = _run_or_404(request.user, pk)
+    require(request.user, "run_audits", found.deployment.team, NOT_YOURS)
+    if found.ended:
+        messages.warning(request, f"Run {pk} had already ended.")
+    else:
+        from kvaudit.audits import services
+
+        services.request_cancel(run=found, actor=request.user)
+        messages.success(request, f"Run {pk} stops before its next step.")
+    return redirect("run", pk)
+
+
+def _run_or_404(user: User, pk: int) -> Run:
+    if pk > 2**63 - 1:
+        raise Http404
+    runs = Run.objects.visible_to(user).with_results().select_related("cancel_requested_by")
+    return get_object_or_404(runs, pk=pk)
