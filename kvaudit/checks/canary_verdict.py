@@ -1,0 +1,201 @@
+"""From the rounds of a canary run to a verdict, with the bound that a clean run may state. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvaudit.checks.asking import Outcome
+from kvaudit.checks.trials import VOID_SHARE, denied, kept, void_share, voids
+from kvaudit.stats.bounds import interval, leak_bound
+from kvaudit.verdict import Result, Verdict
+
+if TYPE_CHECKING:
+    from kvaudit.checks.canary import CanarySeen, Sighting
+
+LEAST_SURFACING = 0.5
+LEAST_DIRTYING = 0.5
+LEAST_ROUNDS = 20
+
+DOES_NOT_PROVE = (
+    "It bounds leaks that reach the text of requests which read pages like ours, at these lengths, on this build and "
+    "on whichever replica answered. It says nothing of other lengths, ranks or load, nor of leaks that stay invisible."
+)
+FIRST_AID = (
+    "Stop serving lengths of {tokens:,} tokens and more now; quarantine the deployment; enlarge the prefill pool or set "
+    "an edge limit; upgrade; then let both independent tests pass before it takes traffic again."
+)
+
+
+def dirtying(seen: CanarySeen) -> float | None:
+    """c: own frame tokens over everything the engine served since the rounds began; None = unknown."""
+    if seen.served_tokens is None or seen.own_tokens <= 0:
+        return None
+    return min(1.0, seen.own_tokens / max(seen.served_tokens, float(seen.own_tokens)))
+
+
+def judge_canary(seen: CanarySeen) -> Result:
+    """The verdict of checks.md 4."""
+    accepted = _accepted_rounds(seen)
+    surfacing = seen.surfaced / seen.surfacing_trials if seen.surfacing_trials else 0.0
+    share = dirtying(seen)
+    bound = leak_bound(accepted, surfacing, share or 0.0)
+    measures = _measures(seen, accepted, surfacing, share, bound)
+
+    def result(
+        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
+    ) -> Result:
+        return Result(
+            "canary",
+            verdict,
+            summary,
+            measures,
+            next_step,
+            DOES_NOT_PROVE,
+            warn=warn,
+            severity=severity,
+            evidence=kept(seen.evidence),
+        )
+
+    hits = [one for one in seen.sightings if not one.suspicious and not one.decoy]
+    if hits:
+        return result(
+            Verdict.FAIL,
+            _fail_sentence(seen, hits),
+            FIRST_AID.format(tokens=min(one.length for one in hits)),
+            "critical",
+        )
+    if any(one.decoy for one in seen.sightings):
+        return result(
+            Verdict.ERROR,
+            "A marker that was never sent to anybody was found in an answer: the matcher or its word list is at fault, "
+            "and nothing was learnt about the target.",
+            "Report this with the evidence; do not trust other canary results of this version.",
+        )
+    if refusal := denied(seen.trials):
+        return result(
+            Verdict.ERROR,
+            f"The entry refused the key of tenant {refusal.tenant} ({refusal.status}): nothing was learnt.",
+            "Check both tenants' keys and run again.",
+        )
+    if seen.unhealthy:
+        return result(
+            Verdict.FAIL,
+            f"The deployment is no longer healthy after the canary's requests: {seen.unhealthy}",
+            "Restart it, and do not send prompts at the boundary again before the pool check passes.",
+            "high",
+        )
+    reason = _why_not(seen, accepted, surfacing, share)
+    if reason:
+        return result(
+            Verdict.INCONCLUSIVE,
+            f"Not shown either way: {reason} {accepted} of {seen.planned} planned rounds are valid "
+            f"({voids(seen.trials)}). This is not a pass.",
+            "Remove the hindrance and run again.",
+            warn=any(one.suspicious for one in seen.sightings),
+        )
+    return result(
+        Verdict.PASS,
+        f"In {accepted} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured surfacing "
+        f"{surfacing:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of accepted requests that read pages like ours "
+        "leak (95 % confidence).",
+        "Run again after every capacity change, and nightly.",
+    )
+
+
+def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | None) -> str:
+    if seen.stopped:
+        return seen.stopped
+    if seen.planned < LEAST_ROUNDS:
+        return f"the token ceiling allows {seen.planned} rounds, and a pass needs {LEAST_ROUNDS}."
+    if void_share(seen.trials) > VOID_SHARE:
+        return "too many trials were void."
+    if accepted < min(LEAST_ROUNDS, seen.planned):
+        return "too few rounds were accepted and answered."
+    if surfacing < LEAST_SURFACING:
+        return f"stale text would have surfaced in only {seen.surfaced} of {seen.surfacing_trials} control answers."
+    if share is None:
+        return "the engine's counters do not say how much of the pool our markers covered."
+    if share < LEAST_DIRTYING:
+        return f"only {share:.0%} of the tokens served meanwhile were ours, so others' pages were likelier to be read."
+    if any(one.suspicious for one in seen.sightings):
+        return "runs of three marker words appeared and did not come back in ten repeats."
+    return ""
+
+
+def _accepted_rounds(seen: CanarySeen) -> int:
+    """Rounds whose longest accepted request was answered: requests of one burst are not independent."""
+    return len(
+        {one.repeat for one in seen.trials if one.name == "longest" and one.outcome is Outcome.ANSWERED}
+    )
+
+
+def _fail_sentence(seen: CanarySeen, hits: list[Sighting]) -> str:
+    first = hits[0]
+    whose = (
+        f"Text planted by tenant {first.planted_by} appeared in tenant {first.reader}'s answer"
+        if first.kind == "cross-tenant"
+        else f"Text of an earlier request of tenant {first.reader} appeared in a later answer of the same tenant"
+    )
+    rate = ""
+    if seen.repeats:
+        low, high = interval(seen.repeat_hits, seen.repeats)
+        rate = (
+            f" Repeated {seen.repeats} times, it happened {seen.repeat_hits} times ({low:.0%} to {high:.0%})."
+        )
+    return f"{whose} to a prompt of {first.length:,} tokens: {first.run} of 6 marker words in a row.{rate}"
+
+
+def _measures(
+    seen: CanarySeen, accepted: int, surfacing: float, share: float | None, bound: float
+) -> dict[str, Any]:
+    limit = seen.limits.first_rejected if seen.limits else None
+    answered = [one for one in seen.trials if one.outcome is Outcome.ANSWERED and one.name != "surfacing"]
+    return {
+        "planned_rounds": seen.planned,
+        "accepted_rounds": accepted,
+        "accepted": sum(limit is not None and one.tokens < limit for one in answered),
+        "accepted_above_limit": sum(limit is not None and one.tokens >= limit for one in answered),
+        "refused": sum(one.outcome is Outcome.REFUSED for one in seen.trials),
+        "without_nonce": sum(one.wrong for one in seen.trials),
+        "void": sum(not one.outcome.valid for one in seen.trials),
+        "surfacing": round(surfacing, 3),
+        "surfacing_trials": seen.surfacing_trials,
+        "dirtying": None if share is None else round(share, 3),
+        "bound": round(bound, 5),
+        "confidence": 0.95,
+        "hits": [_shown(one) for one in seen.sightings if not one.suspicious and not one.decoy],
+        "suspicious": sum(one.suspicious for one in seen.sightings),
+        "decoys_met": sum(one.decoy for one in seen.sightings),
+        "repeats_after_hit": seen.repeats,
+        "hits_in_repeats": seen.repeat_hits,
+        "matrix": _matrix(seen),
+        "scope": "one unknown replica behind the entry",
+    }
+
+
+def _shown(hit: Sighting) -> dict[str, Any]:
+    return {
+        "kind": hit.kind,
+        "planted_by": hit.planted_by,
+        "read_by": hit.reader,
+        "words": " ".join(hit.words),
+        "run": hit.run,
+        "tokens": hit.length,
+        "cell": hit.cell,
+        "round": hit.round,
+        "page_ordinals": list(hit.ordinals),
+    }
+
+
+def _matrix(seen: CanarySeen) -> list[dict[str, Any]]:
+    """Per cell: how its requests ended, for the page's matrix of lengths and rounds."""
+    rows: dict[str, dict[str, Any]] = {}
+    for one in seen.trials:
+        if one.name == "surfacing":
+            continue
+        row = rows.setdefault(one.name, {"cell": one.name, "tokens": one.tokens, "outcomes": {}, "hits": 0})
+        row["outcomes"][one.outcome.value] = row["outcomes"].get(one.outcome.value, 0) + 1
+    for hit in seen.sightings:
+        if not hit.suspicious and not hit.decoy and hit.cell in rows:
+            rows[hit.cell]["hits"] += 1
+    return list(rows.values())

@@ -1,0 +1,163 @@
+"""What happens at the boundary: is a prompt that is too long refused before anything of it runs?
+
+Prompts of exact lengths climb a ladder around N, the first length that the engine should refuse, each
+ending in a fresh nonce. A refusal counts only where, in the same repeat, N-1 was answered with its
+nonce and the error names the length: a wrong parameter must not turn the ladder green. A 200 without
+the nonce, two times of three, is the incident itself: the prompt was not read, whatever answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kvaudit.checks import register
+from kvaudit.checks.asking import Outcome, Plan, Prober, Stop
+from kvaudit.checks.contract import Audit
+from kvaudit.checks.ladder import Rung, bisect, rungs
+from kvaudit.checks.rejection_verdict import judge_ladder
+from kvaudit.checks.trials import NONCE_ROOM, Trial, kept, trial, unaskable
+from kvaudit.text.markers import draw_marker
+from kvaudit.text.prompts import draw_nonce
+from kvaudit.verdict import Evidence, Result
+
+WANTED = 24
+"""Output tokens asked for where there is room."""
+
+CONFIRMATIONS = 3
+"""A wrong, empty, cut or failing rung is asked up to this often; two of three decide."""
+
+
+@dataclass(slots=True)
+class LadderSeen:
+    """The climb. ``first_rejected`` is N in tokens, given or found; ``unhealthy`` the sentence of the
+    health check that failed after a refusal; ``stopped`` why the climb ended early."""
+
+    first_rejected: int | None
+    context: int | None
+    trials: list[Trial] = field(default_factory=list)
+    located: bool = False
+    unhealthy: str = ""
+    stopped: str = ""
+    edge_limit: int | None = None
+    pool_used: tuple[float | None, float | None] = (None, None)
+    evidence: list[Evidence] = field(default_factory=list)
+    unaskable: bool = False
+
+
+@register
+class Rejection:
+    """Asks one tenant's prompts at N-64 to C+1 and reads the body of every answer."""
+
+    id = "rejection"
+    title = "Rejection at the boundary"
+    why = (
+        "The incident's prompts were refused inside the engine and answered all the same, with HTTP 200 and "
+        "another tenant's text. Only the content at exact lengths shows it."
+    )
+    items = ("2", "4")
+    engines: frozenset[str] = frozenset()
+    needs = "one tenant"
+    kind = "active"
+
+    def plan(self, prober: Prober) -> Plan:
+        """What the ladder sends; refused prompts cost the engine nothing."""
+        steps = rungs(prober.limits.first_rejected, prober.limits.context, prober.limits.page)
+        limit = prober.limits.first_rejected or 0
+        accepted = sum(rung.tokens * rung.repeats for rung in steps if rung.tokens < limit)
+        requests = sum(rung.repeats for rung in steps)
+        return Plan(requests * 2, accepted, 2.0 * requests, note="one health request after each refusal")
+
+    async def observe(self, audit: Audit) -> LadderSeen:
+        prober = audit.prober
+        if prober is None:
+            return LadderSeen(None, None, unaskable=True)
+        limits = prober.limits
+        seen = LadderSeen(limits.first_rejected, limits.context, edge_limit=audit.rules.edge_limit)
+        climb = _Climb(prober, seen)
+        try:
+            before = (await prober.counters()).get("pool_used")
+            if seen.first_rejected is None:
+                await climb.locate()
+            if seen.first_rejected is not None:
+                await climb.all(rungs(seen.first_rejected, seen.context, limits.page, audit.rules.edge_limit))
+            seen.pool_used = (before, (await prober.counters()).get("pool_used"))
+        except Stop as stop:
+            seen.stopped = stop.reason
+        return seen
+
+    def judge(self, seen: LadderSeen, audit: Audit) -> Result:
+        if seen.unaskable:
+            return unaskable(self.id, audit, "one tenant's key")
+        return judge_ladder(seen)
+
+
+class _Climb:
+    """Sends the rungs and notes what came back."""
+
+    def __init__(self, prober: Prober, seen: LadderSeen) -> None:
+        self._prober, self._seen = prober, seen
+        self._late = 0
+
+    async def all(self, steps: Sequence[Rung]) -> None:
+        for repeat in range(max(rung.repeats for rung in steps)):
+            for rung in steps:
+                if repeat < rung.repeats and not self._seen.unhealthy:
+                    await self._rung(rung, repeat)
+
+    async def _rung(self, rung: Rung, repeat: int) -> None:
+        found = await self.ask(rung.name, rung.tokens, repeat)
+        doubtful = found.wrong or found.outcome in (Outcome.EMPTY, Outcome.CUT, Outcome.FAILED)
+        if doubtful and rung.repeats == 1:  # a rung asked once is asked again before it decides anything
+            for again in range(1, CONFIRMATIONS):
+                await self.ask(rung.name, rung.tokens, again)
+        if self._wrong_twice(rung.name):
+            self._seen.stopped = f"Stopped at {rung.tokens:,} tokens: answers without their own nonce."
+            raise Stop(self._seen.stopped, harm=True)
+        if found.outcome is Outcome.REFUSED or found.wrong:
+            self._seen.unhealthy = await self._prober.healthy()
+        if found.outcome is Outcome.TIMED_OUT:
+            await self._timed_out(found)
+
+    def _wrong_twice(self, name: str) -> bool:
+        return sum(one.wrong for one in self._seen.trials if one.name == name) >= 2
+
+    async def _timed_out(self, found: Trial) -> None:
+        self._seen.unhealthy = await self._prober.healthy()
+        limit = self._seen.first_rejected
+        if limit is not None and found.tokens >= limit:
+            self._late += 1
+            if self._late >= 2:
+                raise Stop("Stopped after two prompts at or above the limit that were never answered.")
+
+    async def ask(self, name: str, tokens: int, repeat: int) -> Trial:
+        prober = self._prober
+        marker = draw_marker(prober.draw)
+        nonce = draw_nonce(prober.draw, without=marker.words)
+        tenant = prober.tenants[0]
+        prompt = await prober.framed(marker, tokens, nonce.question, tenant=tenant)
+        room = prober.room(tokens, WANTED)
+        reply = await prober.ask(tenant, prompt, max_tokens=room, stream=repeat % 2 == 0)
+        found = trial(name, reply, tenant=tenant, nonce=nonce, room=room, repeat=repeat)
+        self._seen.trials.append(found)
+        self._seen.evidence.extend(reply.evidence)
+        return found
+
+    async def locate(self) -> None:
+        """Find N by bisection between a length that is read and one that is not, to within 64 tokens."""
+
+        async def read(tokens: int) -> bool | None:
+            found = await self.ask("search", tokens, 0)
+            if found.outcome is Outcome.REFUSED:
+                self._seen.unhealthy = await self._prober.healthy()
+                return False
+            if found.wrong:
+                await self.ask("search", tokens, 1)
+                return False
+            return True if found.read else None
+
+        self._seen.first_rejected = await bisect(read, self._seen.context)
+        self._seen.located = self._seen.first_rejected is not None
+
+
+__all__ = ["NONCE_ROOM", "LadderSeen", "Rejection", "kept"]

@@ -1,0 +1,136 @@
+"""What active checks share: trials and their classes, the void rule, and the result where nobody could ask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvaudit.checks.asking import Outcome, Prober, Reply
+from kvaudit.checks.contract import Audit
+from kvaudit.text.prompts import Nonce
+from kvaudit.verdict import Evidence, Result, Verdict
+
+VOID_SHARE = 0.10
+"""More void trials than this make a check inconclusive, unless it failed."""
+
+NONCE_ROOM = 16
+"""Output tokens in which any model that read its prompt has said its nonce (a word is 1 to 8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One request as a judge sees it: no generated text, only what was found in it.
+
+    ``nonce``: True given, False missing, None where it could not be judged (no room, no answer).
+    """
+
+    name: str  # "N-1", "longest", "control", ...
+    tokens: int
+    tenant: str
+    outcome: Outcome
+    repeat: int = 0
+    nonce: bool | None = None
+    status: int = 0
+    finish: str = ""
+    error: str = ""
+    limit_named: int | None = None
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    first_token: float | None = None
+    seconds: float = 0.0
+
+    @property
+    def usage_right(self) -> bool | None:
+        """Whether the target counted what was sent (within 2 tokens); None when it does not say."""
+        return None if self.prompt_tokens is None else abs(self.prompt_tokens - self.tokens) <= 2
+
+    @property
+    def wrong(self) -> bool:
+        """A 200 whose text does not hold the nonce although there was room for it."""
+        return self.outcome is Outcome.ANSWERED and self.nonce is False
+
+    @property
+    def read(self) -> bool:
+        """Answered with its own nonce."""
+        return self.outcome is Outcome.ANSWERED and self.nonce is True
+
+
+def trial(name: str, reply: Reply, *, tenant: str, nonce: Nonce | None, room: int, repeat: int = 0) -> Trial:
+    """Reduce a reply to what may leave the check."""
+    return Trial(
+        name=name,
+        tokens=reply.tokens_sent,
+        tenant=tenant,
+        outcome=reply.outcome,
+        repeat=repeat,
+        nonce=nonce_in(reply, nonce, room) if nonce is not None else None,
+        status=reply.status,
+        finish=reply.finish,
+        error=reply.error,
+        limit_named=reply.limit_named,
+        prompt_tokens=reply.prompt_tokens,
+        cached_tokens=reply.cached_tokens,
+        completion_tokens=reply.completion_tokens,
+        first_token=reply.first_token,
+        seconds=reply.seconds,
+    )
+
+
+def nonce_in(reply: Reply, nonce: Nonce, room: int) -> bool | None:
+    """Whether the answer gives its nonce. With less room than a nonce needs only its beginning can
+    be asked for: the word must start with what was said; nothing said at all judges nothing."""
+    if reply.outcome is not Outcome.ANSWERED:
+        return None
+    if nonce.answered(reply.text):
+        return True
+    if room >= NONCE_ROOM:
+        return False
+    said = reply.text.strip().lower()
+    return (nonce.word.startswith(said) or said.startswith(nonce.word)) if said else None
+
+
+def void_share(trials: Iterable[Trial]) -> float:
+    """Void trials over all; 0 for none (a judge asks for the number of valid ones besides).
+    Trials that we cancelled on purpose are neither."""
+    counted = [one for one in trials if one.outcome is not Outcome.CANCELLED]
+    return sum(not one.outcome.valid for one in counted) / len(counted) if counted else 0.0
+
+
+def voids(trials: Iterable[Trial]) -> str:
+    """ "3 void (2 busy, 1 timed out)", or "no void trial"."""
+    kinds = Counter(one.outcome.value for one in trials if not one.outcome.valid)
+    kinds.pop(Outcome.CANCELLED.value, None)
+    if not kinds:
+        return "no void trial"
+    return (
+        f"{sum(kinds.values())} void ({', '.join(f'{count} {kind}' for kind, count in kinds.most_common())})"
+    )
+
+
+def denied(trials: Iterable[Trial]) -> Trial | None:
+    """The first trial that the target refused for its key: an error, nothing was learnt."""
+    return next((one for one in trials if one.outcome is Outcome.DENIED), None)
+
+
+def kept(evidence: Sequence[Evidence], most: int = 200) -> tuple[Evidence, ...]:
+    """Evidence of a result, each body once, the newest kept when there is too much."""
+    return tuple({item.sha256: item for item in evidence[-most * 3 :]}.values())
+
+
+def hands(audit: Audit) -> Prober | None:
+    """The prober of this audit, when active checks can run at all."""
+    return audit.prober
+
+
+def unaskable(check: str, audit: Audit, needs: str) -> Result:
+    """The result of an active check that had nobody to ask as, or no way in. Never a pass."""
+    reason = audit.why_no_prober or f"it needs {needs} and an entry URL, and none was given"
+    return Result(
+        check,
+        Verdict.INCONCLUSIVE,
+        f"{check} was not asked: {reason[0].lower()}{reason[1:].rstrip('.')}.",
+        next="Give the entry URL and the tenants' keys (kvaudit probe --entry URL --tenant-a-key-env A ...).",
+        does_not_prove="Anything: no request was sent.",
+    )
