@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,7 +68,7 @@ async def run(
     budget: Budget = Budget(),
     history: History | None = None,
     cancelled: Callable[[], bool] = lambda: False,
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """Read every node concurrently, then run ``checks`` in order; yields events.
 
     A cancelled or timed-out run yields an *error* result for every check that did not finish, so
@@ -79,9 +79,10 @@ async def run(
     brake = _Brake(until, budget, cancelled)
     async with AsyncExitStack() as open_clients:
         seen: dict[str, NodeSeen] = {}
-        async for found in _read_nodes(target.nodes, budget, brake):
-            seen[found.name] = found
-            yield NodeRead(found)
+        async with aclosing(_read_nodes(target.nodes, budget, brake)) as reads:
+            async for found in reads:
+                seen[found.name] = found
+                yield NodeRead(found)
         for node in target.nodes:
             if node.name not in seen:
                 unread = NodeSeen(node.name, node.url, node.role, problem=brake.reason or "It was not read.")
@@ -139,7 +140,7 @@ class _Brake:
         return self.until - asyncio.get_running_loop().time()
 
 
-async def _read_nodes(nodes: Sequence[Node], budget: Budget, brake: _Brake) -> AsyncIterator[NodeSeen]:
+async def _read_nodes(nodes: Sequence[Node], budget: Budget, brake: _Brake) -> AsyncGenerator[NodeSeen, None]:
     """Every node as soon as it is read; at the brake, the rest is abandoned."""
     slots = asyncio.Semaphore(budget.concurrency)
 
