@@ -123,9 +123,9 @@ def advise(
         needed = max(required_tokens(audit.rules.headroom, each.context.value or 0) for each in short)
         edge = min(math.floor((each.pool.value or 0) / audit.rules.headroom) for each in short)
         return (
-            f"Keep it out of traffic. Either enlarge the pool to {thousands(needed)} tokens (memory "
-            f"fraction, quantisation, parallelism), or refuse prompts above {thousands(edge)} tokens at the edge and "
-            "declare that as the edge limit."
+            f"Keep it out of traffic. Either enlarge the pool to {thousands(needed)} tokens (memory share, "
+            f"quantisation, parallelism), or refuse prompts above {thousands(edge)} tokens at the edge "
+            "and declare that as the edge limit."
         )
     if verdict is Verdict.FAIL:
         return (
