@@ -21,8 +21,8 @@ DOES_NOT_PROVE = (
     "on whichever replica answered. It says nothing of other lengths, ranks or load, nor of leaks that stay invisible."
 )
 FIRST_AID = (
-    "Stop serving lengths of {tokens:,} tokens and more now; quarantine the deployment; enlarge the prefill pool or set "
-    "an edge limit; upgrade; then let both independent tests pass before it takes traffic again."
+    "Stop serving lengths of {tokens:,} tokens and more now; quarantine the deployment; enlarge the prefill pool or "
+    "set an edge limit; upgrade; then let both independent tests pass before it takes traffic again."
 )
 
 
@@ -95,9 +95,9 @@ def judge_canary(seen: CanarySeen) -> Result:
         )
     return result(
         Verdict.PASS,
-        f"In {accepted} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured surfacing "
-        f"{surfacing:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of accepted requests that read pages like ours "
-        "leak (95 % confidence).",
+        f"In {accepted} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
+        f"surfacing {surfacing:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of accepted requests that read pages "
+        "like ours leak (95 % confidence).",
         "Run again after every capacity change, and nightly.",
     )
 

@@ -126,12 +126,12 @@ def _wrong_status(seen: LadderSeen, grouped: dict[str, RungSeen]) -> str:
                 "was room for an answer: the refusal is hidden from the client."
             )
         if rung.majority(Outcome.EMPTY):
-            return f"Prompts of {rung.tokens:,} tokens are answered with HTTP 200 and nothing in it, instead of an error."
+            return f"Prompts of {rung.tokens:,} tokens are answered with HTTP 200 and no text, instead of an error."
     limit = seen.first_rejected
     late = [one for one in seen.trials if one.outcome is Outcome.TIMED_OUT and limit and one.tokens >= limit]
     if len(late) >= 2:
         return (
-            f"Prompts of {late[0].tokens:,} tokens and more are never answered (no error within {late[0].seconds:.0f} s) "
+            f"Prompts of {late[0].tokens:,} tokens and more are never answered (no error in {late[0].seconds:.0f} s) "
             "while ordinary requests are: the refusal does not reach the client."
         )
     return ""
@@ -157,15 +157,15 @@ def _without_evidence_against(
     if not accepted:
         return result(
             Verdict.INCONCLUSIVE,
-            f"No prompt below the limit of {seen.first_rejected:,} tokens was answered with its nonce ({counted}): "
-            "refusals prove nothing while acceptance does not work.",
-            "See whether this model can copy its nonce at that length (coherence), or whether a proxy stands before it.",
+            f"No prompt below the limit of {seen.first_rejected:,} tokens was answered with its nonce "
+            f"({counted}): refusals prove nothing while acceptance does not work.",
+            "See whether this model can copy its nonce at that length (coherence), or what stands before it.",
         )
     doubtful = next((rung for rung in grouped.values() if rung.wrong), None)
     if doubtful is not None:
         return result(
             Verdict.INCONCLUSIVE,
-            f"One answer at {doubtful.tokens:,} tokens came without its nonce and was not repeated: not shown either way.",
+            f"One answer at {doubtful.tokens:,} tokens came without its nonce, once: not shown either way.",
             "Run the ladder again; coherence tells weak models from foreign text.",
             warn=True,
         )

@@ -7,6 +7,6 @@ length: nobody can tell a model's prose from a customer's.
 
 from kvaudit.prober.network import CannotAsk, NetworkProber
 from kvaudit.prober.spending import Spent
-from kvaudit.prober.wire import Clock, WallClock, Wire
+from kvaudit.prober.wire import Wire
 
-__all__ = ["CannotAsk", "Clock", "NetworkProber", "Spent", "WallClock", "Wire"]
+__all__ = ["CannotAsk", "NetworkProber", "Spent", "Wire"]

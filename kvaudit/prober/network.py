@@ -14,7 +14,7 @@ from kvaudit.checks.asking import Limits, Outcome, Reply, Stop
 from kvaudit.engines.completion import Dialect, Mode, Said, Wish
 from kvaudit.prober.replies import Gathered, Scribe, Seal, outcome_of
 from kvaudit.prober.spending import Spent, refuse_without_consent
-from kvaudit.prober.wire import Clock, WallClock, Wire
+from kvaudit.prober.wire import Wire
 from kvaudit.readings import EngineFacts
 from kvaudit.text.markers import Draw, Marker, draw_marker, seeded
 from kvaudit.text.prompts import Needle, draw_nonce
@@ -63,7 +63,6 @@ class NetworkProber:
     consent: bool = False
     draw: Draw = field(default_factory=lambda: seeded(None))
     spent: Spent = field(default_factory=Spent)
-    clock: Clock = field(default_factory=WallClock)
     seal: Seal | None = None
     stopped: Callable[[], str] = lambda: ""  # "" while requests may be sent, else why not (a sentence)
     read_counters: Callable[[], Awaitable[Mapping[str, float]]] = _nothing
@@ -80,10 +79,11 @@ class NetworkProber:
         return tuple(self.wires)
 
     def now(self) -> float:
-        return self.clock.now()
+        """Seconds of the running loop's clock: real time, or the lab's virtual one."""
+        return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        await self.clock.sleep(seconds)
+        await asyncio.sleep(seconds)
 
     def room(self, prompt_tokens: int, wanted: int) -> int:
         found = self.dialect.room(self.nodes, prompt_tokens)

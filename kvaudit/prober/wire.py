@@ -1,9 +1,7 @@
-"""What the prober needs of a client and of time: `kvaudit.transport.Client`, or the lab in process."""
+"""What the prober needs of a client: `kvaudit.transport.Client`, or the lab in process."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -23,21 +21,3 @@ class Wire(Protocol):
     ) -> AbstractAsyncContextManager[Any]: ...
 
     async def aclose(self) -> None: ...
-
-
-class Clock(Protocol):
-    """Seconds on the target's clock."""
-
-    def now(self) -> float: ...
-
-    async def sleep(self, seconds: float) -> None: ...
-
-
-class WallClock:
-    """Real time."""
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
