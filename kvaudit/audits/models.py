@@ -72,6 +72,7 @@ class Plan(models.Model):
     cron = models.CharField(max_length=120, blank=True)
     zone = models.CharField(max_length=60, default="UTC")
     interval = models.PositiveIntegerField(null=True, blank=True, help_text="seconds")
+    anchor = models.DateTimeField(default=timezone.now)  # a slot of the interval, kept across versions
     jitter = models.PositiveIntegerField(default=0, help_text="seconds")
     windows = models.JSONField(default=list, blank=True)
     budget_seconds = models.PositiveIntegerField(null=True, blank=True)
@@ -85,8 +86,9 @@ class Plan(models.Model):
     )
 
     next_due = models.DateTimeField(null=True, blank=True)
-    # Slots strictly between these two were missed while nothing dispatched and are still to be written.
-    missed_after = models.DateTimeField(null=True, blank=True)
+    # Slots from the first (inclusive) to the second (exclusive) were missed while nothing dispatched
+    # and are still to be written.
+    missed_from = models.DateTimeField(null=True, blank=True)
     missed_before = models.DateTimeField(null=True, blank=True)
 
     objects = PlanQuerySet.as_manager()
@@ -351,6 +353,14 @@ class StateChange(models.Model):
     node = models.ForeignKey("fleet.Node", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     plan = models.ForeignKey(Plan, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    # At most one row per change of a fingerprint: whoever sees it first handles it.
+    fingerprint_change = models.OneToOneField(
+        "fleet.FingerprintChange",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="state_change",
+    )
     what = models.CharField(max_length=20, choices=What.choices)
     check_id = models.CharField(max_length=40, blank=True)
     before = models.CharField(max_length=20, blank=True)

@@ -76,7 +76,7 @@ class PlanQuerySet(models.QuerySet["Plan"]):
         return self.current().filter(selects | Q(pk__in=self._explicitly_for([deployment])))
 
     def _explicitly_for(self, deployments: Any) -> Any:
-        through = self.model.deployments.through  # type: ignore[attr-defined]
+        through = self.model.deployments.through
         return through._default_manager.filter(deployment__in=deployments).values("plan_id")
 
 
