@@ -65,7 +65,7 @@ def _send(run_ids: Sequence[int], kind: Kind) -> None:
         task = tasks.execute_passive if kind == Kind.PASSIVE else tasks.execute_active
         try:
             task.apply_async(
-                args=[some] if kind == Kind.PASSIVE else some, queue=kind.value, retry_policy=quickly
+                args=(some,) if kind == Kind.PASSIVE else tuple(some), queue=kind.value, retry_policy=quickly
             )
         except (BrokerDown, OSError) as fault:
             unsent = run_ids[start:]

@@ -25,7 +25,7 @@ _OPEN = """
 
 
 def open_for(late: Sequence[tuple[int, int, datetime]]) -> int:
-    """(plan, deployment, since) that are overdue; those that are new are told. In the caller's transaction."""
+    """(plan, deployment, since) that are overdue; new ones are told. In the caller's transaction."""
     oldest: dict[tuple[int, int], datetime] = {}
     for plan, deployment, since in late:
         oldest[plan, deployment] = min(since, oldest.get((plan, deployment), since))

@@ -4,6 +4,7 @@ the fleet's description. Every part is idempotent and safe beside itself (SKIP L
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -173,6 +174,6 @@ def _end(runs: Iterable[Run], problem: str) -> None:
             for check in run.checks
             if check not in there[run.pk]
         ]
-        claim = Claim(run.pk, run.lease_token, run.attempt)  # type: ignore[arg-type] - only its id is used
+        claim = Claim(run.pk, run.lease_token or uuid.UUID(int=0), run.attempt)  # the rows are locked already
         done.append(Finished(claim, placeholders))
     recording.write(ended, done)

@@ -12,7 +12,7 @@ from kvaudit import checks as known_checks
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import User
-from kvaudit.audits import bells, recording
+from kvaudit.audits import bells, outcome, recording
 from kvaudit.audits.defaults import ensure_default_plans, missing_for
 from kvaudit.audits.models import Run, RunState, Trigger
 from kvaudit.audits.planning import PlanProblem, PlanSpec, change_plan, create_plan, kind_of, retire_plan
@@ -20,7 +20,7 @@ from kvaudit.audits.states import lock_deployments
 from kvaudit.fleet.models import Deployment
 from kvaudit.ledger.chain import digest_of
 from kvaudit.ledger.services import record
-from kvaudit.verdict import Verdict
+from kvaudit.verdict import Verdict, worse
 
 __all__ = (
     "AuditProblem",
@@ -105,7 +105,8 @@ def request_cancel(*, run: Run, actor: Actor) -> bool:
     if locked.state == RunState.QUEUED:
         rows = {locked.pk: list(locked.results.all())}
         locked.state, locked.summary = RunState.CANCELLED, "Cancelled before it ran."
-        locked.verdict = Verdict.INCONCLUSIVE.value
+        # A fail that the first attempt found before its worker was lost stands.
+        locked.verdict = worse(outcome.verdict_of(locked.checks, rows[locked.pk]), Verdict.INCONCLUSIVE).value
         recording.end([locked], rows)
         recording.ledger([locked], rows)
     record(actor=actor, kind="run.cancel_requested", subject=f"run:{run.pk}")
