@@ -117,6 +117,9 @@ def conditions(seen: Seen, role: Reading[str]) -> dict[str, bool]:
     cards = (_json.mapping(card) for card in _json.sequence(seen.models.get("data")))
     if any(isinstance(card.get("parent"), str) for card in cards):
         found["lora"] = True
+    senses = [seen.model.get(f"has_{sense}_understanding") for sense in ("image", "audio")]
+    if all(isinstance(sense, bool) for sense in senses):
+        found["multimodal"] = True in senses
     if any("token_capacity_swa" in _json.mapping(state.get("memory_usage")) for state in seen.states):
         found["hybrid_kv"] = any(
             _json.mapping(state.get("memory_usage")).get("token_capacity_swa") is not None
@@ -127,6 +130,8 @@ def conditions(seen: Seen, role: Reading[str]) -> dict[str, bool]:
         found["ascend_npu"] = npu
     backend = seen.info.get("disaggregation_transfer_backend")
     store = seen.info.get("hicache_storage_backend")
+    if found.get("hicache") is False or (found.get("hicache") and "hicache_storage_backend" in seen.info):
+        found["hicache_storage"] = found["hicache"] and store is not None
     if role.known and isinstance(backend, str):
         # The backend has a default ("mooncake") that means nothing while the role is unified.
         disaggregated = found["pd_disaggregation"]

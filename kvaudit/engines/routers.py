@@ -43,8 +43,10 @@ def is_gateway(answers: Answers) -> bool:
 
 
 def _ready(answers: Answers, path: str) -> bool:
-    """200 with anything but a page: a web server that answers every path is no router."""
-    return _json.ok(answers, path) and not answers[path].body.lstrip().startswith(b"<")
+    """200 with anything but a page, and not just what this server says to every path."""
+    if not _json.ok(answers, path) or answers[path].body.lstrip().startswith(b"<"):
+        return False
+    return not (_json.ok(answers, "/workers") and answers["/workers"].body == answers[path].body)
 
 
 def is_dynamo(metrics: _prometheus.Metrics) -> bool:

@@ -53,9 +53,10 @@ class SGLang:
         Step("/v1/models", identifies=True),
         *routers.STEPS,
         Step("/v1/loads"),
+        Step("/model_info"),
         Step("/metrics"),
     )
-    gets: ClassVar[frozenset[str]] = frozenset({"/model_info", "/health", "/openapi.json", "/ready"})
+    gets: ClassVar[frozenset[str]] = frozenset({"/health", "/openapi.json", "/ready"})
     posts: ClassVar[frozenset[str]] = frozenset(
         {"/generate", "/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/tokenize"}
     )
@@ -156,6 +157,7 @@ def _role(seen: Seen) -> Reading[str]:
         for load in _json.sequence(seen.loads.get("loads"))
     ]
     start = [seen.info["disaggregation_mode"]] if "disaggregation_mode" in seen.info else []
+    model = [seen.model["disaggregation_mode"]] if "disaggregation_mode" in seen.model else []
     gauge = [
         sample.labels.get("engine_type") for sample in seen.metrics.samples("sglang:prompt_tokens_total")
     ]
@@ -163,6 +165,7 @@ def _role(seen: Seen) -> Reading[str]:
         (f"{seen.where} internal_states[].disaggregation_mode", live),
         ("GET /v1/loads loads[].disaggregation.mode", [mode for mode in loads if mode is not None]),
         (f"{seen.where} disaggregation_mode", start),
+        ("GET /model_info disaggregation_mode", model),
         ("GET /metrics label engine_type", [kind for kind in gauge if kind is not None]),
     ):
         if not values:
@@ -171,7 +174,7 @@ def _role(seen: Seen) -> Reading[str]:
         if len(roles) == 1 and (role := roles.pop()) is not None:
             return read(role, source)
         return unknown(f"{source} is {', '.join(sorted({_json.label(value, 40) for value in values}))[:200]}")
-    return unknown(f"no role in {seen.where}, /v1/loads or /metrics; declare it")
+    return unknown(f"no role in {seen.where}, /v1/loads, /model_info or /metrics; declare it")
 
 
 def _process(seen: Seen) -> Reading[str]:

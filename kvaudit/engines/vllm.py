@@ -101,7 +101,7 @@ class VLLM:
         seen = _seen(answers)
         if any(card.get("owned_by") == "vllm" for card in _cards(seen)):
             return True
-        if seen.metrics.any_with("vllm:") or _development_mode(answers):
+        if seen.metrics.any_with("vllm:") or _development_mode(answers) or routers.is_dynamo(seen.metrics):
             return True
         refused = answers.get("/v1/models")
         return (

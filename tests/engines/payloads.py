@@ -101,6 +101,13 @@ def sglang_server(
         "/server_info": info,
         "/get_server_info": info,
         "/v1/models": models(card(name, context)),
+        "/model_info": {
+            "model_path": info.get("model_path"),
+            "is_generation": True,
+            "weight_version": "default",
+            "has_image_understanding": False,
+            "has_audio_understanding": False,
+        },
         **({"/metrics": metrics} if metrics else {}),
         **(more or {}),
     }
@@ -207,19 +214,31 @@ def sglang_decode_0_5_19() -> Served:
     return sglang_server(info, 1_048_576, more={"/v1/loads": loads("0.5.19", 1_412_544, mode="decode")})
 
 
-def _enlarged(name: str, mode: str, pool: int) -> Served:
-    info = _sized(sglang_file(name), pool, 1_048_576)
-    newer = {
-        "version": "0.5.22",
+def _complete(info: dict[str, Any], **newer: Any) -> dict[str, Any]:
+    """Arguments of 0.5.22 that the shortened shapes leave out: their presence dates a build."""
+    arguments = {
+        "launch_command": "python -m sglang.launch_server ...",
         "frontend": "python",
-        "launch_command": "python -m sglang.launch_server --model-path zai-org/GLM-5.3-FP8",
         "attn_dp_size": 1,
-        "disaggregation_enable_kv_checksum": False,
+        "allow_auto_truncate": False,
+        "chunked_prefill_size": 8192,
+        "disable_radix_cache": False,
         "disaggregation_decode_allocation_policy": "default",
         "disaggregation_decode_host_receive_threshold": 0,
+        "disaggregation_enable_kv_checksum": False,
+        "disaggregation_transfer_backend": "mooncake",
+        "enable_hierarchical_cache": False,
+        "enable_lmcache": False,
         "enable_pd_role_switch": False,
+        "hicache_storage_backend": None,
+        "speculative_algorithm": None,
     }
-    return sglang_server(info | newer, 1_048_576, more={"/v1/loads": loads("0.5.22", pool, mode=mode)})
+    return {**arguments, **info, **newer}
+
+
+def _enlarged(name: str, mode: str, pool: int) -> Served:
+    info = _complete(_sized(sglang_file(name), pool, 1_048_576), version="0.5.22")
+    return sglang_server(info, 1_048_576, more={"/v1/loads": loads("0.5.22", pool, mode=mode)})
 
 
 def sglang_prefill_0_5_22(pool: int = 2_040_000) -> Served:
@@ -233,13 +252,13 @@ def sglang_decode_0_5_22(pool: int = 2_040_000) -> Served:
 
 def sglang_single_0_5_22() -> Served:
     """One unified node; ``context_length`` is null, so only the card tells 40,960."""
-    info = sglang_file("server_info-single-0.5.22")
+    info = _complete(sglang_file("server_info-single-0.5.22"))
     return sglang_server(info, 40_960, more={"/v1/loads": loads("0.5.22", 412_672)})
 
 
 def sglang_dp2_0_5_22(*, attention: bool = False, pools: tuple[int, ...] = (300_032, 300_032)) -> Served:
     """Two data-parallel ranks; with ``attention`` the width shows as ``attn_dp_size``."""
-    info = sglang_file("server_info-dp2-0.5.22")
+    info = _complete(sglang_file("server_info-dp2-0.5.22"))
     if attention:
         info |= {"dp_size": 1, "attn_dp_size": 2, "enable_dp_attention": True}
     for state, pool in zip(info["internal_states"], pools, strict=False):
@@ -252,7 +271,7 @@ def sglang_dp2_0_5_22(*, attention: bool = False, pools: tuple[int, ...] = (300_
 
 def sglang_hybrid_0_5_22(pool: int = 900_000, window: int = 150_000) -> Served:
     """Hybrid sliding-window model: the window's pool is the smaller one."""
-    info = _sized(sglang_file("server_info-single-0.5.22"), pool, 131_072)
+    info = _sized(_complete(sglang_file("server_info-single-0.5.22")), pool, 131_072)
     info["internal_states"][0]["memory_usage"]["token_capacity_swa"] = window
     return sglang_server(info, 131_072, more={"/v1/loads": loads("0.5.22", pool)})
 
@@ -279,7 +298,7 @@ def sglang_rust_0_5_22(pool: int = 412_672) -> Served:
 
 def sglang_hidden_pool() -> Served:
     """A build or proxy that shows everything but the pool."""
-    info = sglang_file("server_info-single-0.5.22")
+    info = _complete(sglang_file("server_info-single-0.5.22"))
     for name in ("max_total_num_tokens", "max_req_input_len"):
         del info[name]
     for state in info["internal_states"]:
@@ -289,7 +308,7 @@ def sglang_hidden_pool() -> Served:
 
 def sglang_zero_pool() -> Served:
     """Numbers that were never set: 0 everywhere, as before the first snapshot."""
-    info = _sized(sglang_file("server_info-single-0.5.22"), 0, 40_960) | {"max_req_input_len": 0}
+    info = _sized(_complete(sglang_file("server_info-single-0.5.22")), 0, 40_960) | {"max_req_input_len": 0}
     return sglang_server(info, 40_960, more={"/v1/loads": loads("0.5.22", 0)})
 
 
@@ -327,21 +346,35 @@ def cache_info(engine: str | None = "0", **labels: object) -> str:
     return f"vllm:cache_config_info{{{shown}}} 1.0\n"
 
 
+FIRST_WITH = {
+    (0, 9): "vllm:kv_cache_usage_perc",
+    (0, 10, 2): "vllm:inter_token_latency_seconds_bucket",
+    (0, 11, 2): "vllm:external_prefix_cache_queries_total",
+    (0, 12): "vllm:request_time_per_output_token_seconds_bucket",
+    (0, 16): "vllm:prompt_tokens_by_source_total",
+    (0, 32): "vllm:prompt_tokens_cached_by_source_total",
+}
+
+
+def usual_metrics(version: str, model: str) -> str:
+    """The metrics of this release that date a build, and those of any process."""
+    release = tuple(int(part) for part in version.split("."))
+    names = ["vllm:num_requests_running", *(name for first, name in FIRST_WITH.items() if release >= first)]
+    lines = "".join(f'{name}{{engine="0",model_name="{model}"}} 0.0\n' for name in names)
+    return lines + "process_start_time_seconds 1.79598473952e+09\n"
+
+
 def vllm_server(
     version: str, context: int, metrics: str, *, model: str = "tiny-llama", key: bool = True
 ) -> Served:
     """A vLLM: open /version and /metrics, /v1/models with a key, no /server_info."""
-    body = (
-        f'vllm:num_requests_running{{engine="0",model_name="{model}"}} 0.0\n'
-        "process_start_time_seconds 1.79598473952e+09\n" + metrics
-    )
     listed = {"id": model, "object": "model", "created": 1795984793, "owned_by": "vllm"}
     data = [{**listed, "root": f"/models/{model}", "parent": None, "max_model_len": context}]
     return served(
         {
             "/version": {"version": version},
             "/v1/models": {"object": "list", "data": data} if key else UNAUTHORIZED,
-            "/metrics": body,
+            "/metrics": usual_metrics(version, model) + metrics,
         }
     )
 
@@ -405,7 +438,6 @@ def vllm_nixl(*, expired: int = 0, late: int = 0) -> Served:
         'vllm:nixl_num_failed_transfers_total{engine="0",model_name="tiny-llama"} 0.0\n'
         f'vllm:nixl_num_kv_expired_reqs_total{{engine="0",model_name="tiny-llama"}} {expired}.0\n'
         f'vllm:nixl_num_notifications_after_expiry_total{{engine="0",model_name="tiny-llama"}} {late}.0\n'
-        'vllm:external_prefix_cache_queries_total{engine="0",model_name="tiny-llama"} 0.0\n'
     )
     return vllm_server("0.32.0", 2048, metrics)
 

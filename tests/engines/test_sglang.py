@@ -246,6 +246,11 @@ class TestRole:
         payload["/v1/loads"] = (200, json.dumps(loads("0.5.22", 412_672, mode="prefill")).encode(), "")
         assert facts(payload).role.value == "prefill"
 
+    def test_model_information_tells_it_next(self) -> None:
+        payload = payloads.sglang_rust_0_5_22()
+        payload["/model_info"] = (200, b'{"disaggregation_mode":"decode"}', "application/json")
+        assert facts(payload).role.value == "decode"
+
     def test_metrics_tell_it_last(self) -> None:
         payload = payloads.sglang_rust_0_5_22()
         payload["/metrics"] = (200, b'sglang:prompt_tokens_total{engine_type="decode"} 1.0\n', "text/plain")
@@ -327,7 +332,15 @@ class TestConfiguration:
             ({"disaggregation_enable_kv_checksum": True}, {"kv_checksum": True}),
             ({"enable_lmcache": True}, {"lmcache": True}),
             ({}, {"mooncake": False, "pd_disaggregation": False}),  # the default backend of a unified node
-            ({"hicache_storage_backend": "mooncake"}, {"mooncake": True}),
+            ({"hicache_storage_backend": "mooncake"}, {"mooncake": True, "hicache_storage": False}),
+            (
+                {"enable_hierarchical_cache": True, "hicache_storage_backend": None},
+                {"hicache_storage": False},
+            ),
+            (
+                {"enable_hierarchical_cache": True, "hicache_storage_backend": "file"},
+                {"hicache_storage": True},
+            ),
             ({"device": "npu"}, {"ascend_npu": True}),
             ({"device": "cuda"}, {"ascend_npu": False}),
         ],
@@ -348,6 +361,16 @@ class TestConfiguration:
         assert "pd_disaggregation" not in found
         assert "hicache" not in found
         assert "lmcache" not in found
+
+    @pytest.mark.parametrize(
+        ("image", "audio", "told"), [(False, False, False), (False, True, True), (None, True, None)]
+    )
+    def test_model_information_tells_the_senses(
+        self, image: object, audio: object, told: bool | None
+    ) -> None:
+        body = {"has_image_understanding": image, "has_audio_understanding": audio}
+        found = facts(sglang_server(single(), 40_960, more={"/model_info": body}))
+        assert found.conditions.get("multimodal") is told
 
     def test_a_wrong_type_is_no_answer(self) -> None:
         found = facts(sglang_server(single(allow_auto_truncate="false", chunked_prefill_size=True), 40_960))

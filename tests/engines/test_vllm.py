@@ -207,6 +207,7 @@ class TestDisaggregation:
 
     def test_a_frontend_of_dynamo_is_a_router(self) -> None:
         found = facts(payloads.dynamo_frontend())
+        assert VLLM.recognises(answers(payloads.dynamo_frontend()))
         assert found.kind == "router"
         assert not found.pool.known
         assert found.model.value == "m"
