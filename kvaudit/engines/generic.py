@@ -71,7 +71,8 @@ class Generic:
 
     @property
     def plan(self) -> Sequence[Step]:
-        return (Step(self.path),) if self.pointers else ()
+        # It identifies: other engines' paths mean nothing on a service that is none.
+        return (Step(self.path, identifies=True),) if self.pointers else ()
 
     def recognises(self, answers: Answers) -> bool:
         """A generic pool has no marks of its own: it is what it was declared to be, as long as
