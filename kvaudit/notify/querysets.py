@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TYPE_CHECKING, Self
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 
 from kvaudit.accounts.access import access_of
 
@@ -36,5 +36,6 @@ class OutboxQuerySet(models.QuerySet["OutboxMessage"]):
 
         return self.filter(channel__in=Channel.objects.visible_to(user))
 
-    def due(self, at: datetime) -> Self:
-        return self.filter(state="pending", next_attempt_at__lte=at).order_by("next_attempt_at")
+    def due(self) -> Self:
+        """Waiting, and to be tried now, by the clock of the database; oldest first."""
+        return self.filter(state="pending", next_attempt_at__lte=Now()).order_by("next_attempt_at")

@@ -1,0 +1,111 @@
+"""Making and changing channels. Addresses and secrets are sealed; a secret is shown once."""
+
+from __future__ import annotations
+
+import secrets as random
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import transaction
+
+from kvaudit.accounts.access import require
+from kvaudit.accounts.actors import Actor
+from kvaudit.accounts.models import Team
+from kvaudit.accounts.sealing import seal
+from kvaudit.ledger.services import record
+from kvaudit.notify.models import Channel, ChannelKind, Event, every_event
+from kvaudit.transport import TransportError, parse_base_url
+
+_CHOOSABLE = (Event.FAIL.value, Event.ERROR.value, Event.OVERDUE.value)
+
+
+class BadChannel(ValueError):
+    """An address or event that cannot be used; the text is a sentence."""
+
+
+@transaction.atomic
+def create_channel(
+    *,
+    kind: str,
+    name: str,
+    address: str,
+    actor: Actor,
+    team: Team | None = None,
+    secret: str = "",
+    events: Sequence[str] = (),
+) -> tuple[Channel, str]:
+    """(channel, secret). A webhook's messages are signed with the secret, which is drawn when none
+    is given and cannot be read again; an e-mail channel has none. Raises `BadChannel`."""
+    require(actor, "manage_channels", team)
+    if kind not in ChannelKind.values:
+        raise BadChannel(f"A channel is a webhook or an e-mail address, not {kind!r}.")
+    shown = address_shown(kind, address)
+    chosen = list(events) or every_event()
+    if unknown := [event for event in chosen if event not in _CHOOSABLE]:
+        raise BadChannel(f"{', '.join(unknown)} is no event; choose from {', '.join(_CHOOSABLE)}.")
+    signing = (secret or random.token_urlsafe(32)) if kind == ChannelKind.WEBHOOK else ""
+    channel = Channel.objects.create(
+        kind=kind,
+        name=name[:100],
+        team=team,
+        address_sealed=seal(address.strip()),
+        address_shown=shown,
+        secret_sealed=seal(signing),
+        events=chosen,
+    )
+    record(actor=actor, kind="channel.created", subject=f"channel:{channel.pk}")
+    return channel, signing
+
+
+@transaction.atomic
+def switch_channel(*, channel: Channel, enabled: bool, actor: Actor) -> None:
+    """On or off; messages already waiting for a channel that is off are kept until it is on."""
+    require(actor, "manage_channels", channel.team)
+    channel.enabled = enabled
+    channel.save(update_fields=["enabled"])
+    kind = "channel.enabled" if enabled else "channel.disabled"
+    record(actor=actor, kind=kind, subject=f"channel:{channel.pk}")
+
+
+@transaction.atomic
+def remove_channel(*, channel: Channel, actor: Actor) -> None:
+    """The channel, its secret and its messages are deleted; the ledger keeps that it was."""
+    require(actor, "manage_channels", channel.team)
+    record(actor=actor, kind="channel.removed", subject=f"channel:{channel.pk}")
+    channel.delete()
+
+
+def address_shown(kind: str, address: str) -> str:
+    """What may be shown of an address: scheme and host of a URL, an e-mail address as it is.
+    Raises `BadChannel` when it cannot be used."""
+    text = address.strip()
+    if kind == ChannelKind.EMAIL:
+        try:
+            validate_email(text)
+        except ValidationError:
+            raise BadChannel(f"{text[:100]!r} is no e-mail address.") from None
+        return text
+    origin, _ = split_url(text)
+    try:
+        parse_base_url(origin)
+    except TransportError as problem:
+        raise BadChannel(f"The webhook's address cannot be used. {problem}") from None
+    parts = urlsplit(text)
+    return f"{origin}/..." if parts.path.strip("/") or parts.query else origin
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """(origin, path with query) of a webhook's URL. Raises `BadChannel`."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise BadChannel("The webhook's address is no URL; write it like https://host/path.") from None
+    if parts.scheme not in ("http", "https") or not parts.netloc or len(url) > 2_000:
+        raise BadChannel("The webhook's address is no URL; write it like https://host/path.")
+    if parts.fragment or not url.isascii() or any(ord(char) <= 32 for char in url):
+        raise BadChannel("The webhook's address must be plain ASCII without spaces and without '#'.")
+    return f"{parts.scheme}://{parts.netloc}", (parts.path or "/") + (
+        f"?{parts.query}" if parts.query else ""
+    )

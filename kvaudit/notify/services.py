@@ -1,0 +1,82 @@
+"""Putting messages into the outbox, in the transaction of what they tell."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import orjson
+from celery import current_app
+from django.db import transaction
+from django.db.models.functions import Now
+from kombu.exceptions import OperationalError as BrokerDown
+
+from kvaudit.accounts.access import require
+from kvaudit.accounts.actors import Actor
+from kvaudit.accounts.models import Team
+from kvaudit.ledger.services import record
+from kvaudit.notify.models import Channel, Event, OutboxMessage
+from kvaudit.transport import Redactor, redact_text
+
+log = logging.getLogger(__name__)
+
+
+def enqueue(*, event: str, subject: str, payload: dict[str, Any], team: Team) -> list[OutboxMessage]:
+    """One message for every channel that hears of this event of this team's deployments.
+
+    Call it inside the transaction that makes the event true: both are kept, or neither. ``payload``
+    is plain JSON; anything in it that looks like a secret is redacted. Nothing is sent here.
+    """
+    kind = Event(event)
+    channels = Channel.objects.hearing(kind.value, team)
+    return _put(list(channels), kind, subject, payload)
+
+
+@transaction.atomic
+def send_test(*, channel: Channel, actor: Actor) -> OutboxMessage:
+    """A test message through the same outbox and the same signature as real ones."""
+    require(actor, "manage_channels", channel.team)
+    subject = "kvaudit test message"
+    payload = {"summary": f"This is a test of the channel {channel.name}. Nothing is wrong."}
+    message = _put([channel], Event.TEST, subject, payload)[0]
+    record(actor=actor, kind="channel.tested", subject=f"channel:{channel.pk}")
+    return message
+
+
+def _put(channels: list[Channel], event: Event, subject: str, payload: dict[str, Any]) -> list[OutboxMessage]:
+    if not channels:
+        return []
+    clean_subject = " ".join(redact_text(subject).split())[:300]
+    clean_payload = _clean(payload)
+    with transaction.atomic():
+        messages = OutboxMessage.objects.bulk_create(
+            OutboxMessage(
+                channel=channel,
+                event=event.value,
+                subject=clean_subject,
+                payload=clean_payload,
+                next_attempt_at=Now(),  # the clock that workers compare with
+            )
+            for channel in channels
+        )
+        transaction.on_commit(_ring)
+    return messages
+
+
+def _clean(payload: dict[str, Any]) -> Any:
+    """Plain JSON that PostgreSQL takes, without what looks like a secret by name or by shape."""
+    body, _ = Redactor().body(orjson.dumps(payload, default=str).replace(b"\\u0000", b"\\ufffd"))
+    return orjson.loads(body)
+
+
+def _ring() -> None:
+    """Tell a worker at once; without a broker beat's next round delivers."""
+    try:
+        current_app.send_task(
+            "kvaudit.notify.tasks.deliver",
+            queue="passive",
+            expires=60,
+            retry_policy={"max_retries": 1, "interval_start": 0.1},
+        )
+    except (BrokerDown, OSError) as fault:
+        log.warning("Messages wait for the broker, which does not answer: %s", fault)

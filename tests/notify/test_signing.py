@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import pytest
+
+from kvaudit.notify.signing import holds, sign
+
+
+def test_a_receiver_can_compute_it_from_the_description() -> None:
+    body, secret, at = b'{"event":"fail"}', "s3cret", 1_795_000_000
+    expected = hmac.new(b"s3cret", b'1795000000.{"event":"fail"}', hashlib.sha256).hexdigest()
+    assert sign(body, secret, at) == f"t=1795000000,v1={expected}"
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "secret", "now", "right"),
+    [
+        (sign(b"x", "s", 1000), b"x", "s", 1000, True),
+        (sign(b"x", "s", 1000), b"x", "s", 1300, True),
+        (sign(b"x", "s", 1000), b"x", "s", 1301, False),  # replayed later
+        (sign(b"x", "s", 1000), b"x", "s", 699, False),
+        (sign(b"x", "s", 1000), b"y", "s", 1000, False),
+        (sign(b"x", "s", 1000), b"x", "t", 1000, False),
+        (sign(b"x", "s", 1000).replace("t=1000", "t=1001"), b"x", "s", 1000, False),
+        ("", b"x", "s", 1000, False),
+        ("t=abc,v1=00", b"x", "s", 1000, False),
+        ("t=²,v1=00", b"x", "s", 1000, False),
+        ("nonsense", b"x", "s", 1000, False),
+    ],
+)
+def test_what_a_receiver_accepts(header: str, body: bytes, secret: str, now: int, right: bool) -> None:
+    assert holds(header, body, secret, now) is right
