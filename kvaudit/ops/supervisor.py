@@ -63,13 +63,14 @@ class Supervisor:
         return child
 
     def wait(self, child: Child, ready: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Wait until ``ready``; raises `StartFault` when the child dies first or takes too long."""
+        """Wait until ``ready``; raises `StartFault` when it takes too long or any child dies meanwhile."""
         deadline = time.monotonic() + seconds
         while not ready():
             if self.asked_to_stop():
                 raise Stopped
-            if not child.alive():
-                raise StartFault(self._fault(child, child.exit_words()))
+            for each in self.children:
+                if not each.alive():
+                    raise StartFault(self._fault(each, each.exit_words()))
             if time.monotonic() > deadline:
                 raise StartFault(self._fault(child, f"was not ready within {seconds:.0f} s"))
             self._stop.wait(0.02)

@@ -1,0 +1,173 @@
+"""Starts the real ``kvaudit up`` for tests and knows what it left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+READY = re.compile(r"^ready (http://127\.0\.0\.1:(\d+)) user admin password (\S.*)$", re.MULTILINE)
+# What the tests' own settings.py was given must not reach the product under test.
+_OURS = (
+    "SECRET_KEY", "ENCRYPTION_KEY", "ALLOWED_HOSTS", "KVAUDIT_BASE_URL", "DATABASE_URL", "DATABASE_OWNER_URL",
+    "BROKER_URL", "EMAIL_BACKEND", "STATIC_ROOT", "LOG_LEVEL", "DJANGO_SETTINGS_MODULE", "KVAUDIT_TEST_STATE",
+    "KVAUDIT_STATE", "KVAUDIT_PORT", "KVAUDIT_HOST", "KVAUDIT_ADMIN_PASSWORD",
+)  # fmt: skip
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without the variables of the tests."""
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
+
+
+def free_port() -> int:
+    """A port that nobody has at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def new_state() -> Path:
+    """A folder that an ordinary user may pass through, as PostgreSQL must when we are root."""
+    folder = Path(tempfile.mkdtemp(prefix="kvaudit-up-"))
+    folder.chmod(0o755)
+    return folder / "var"
+
+
+def until(holds: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for a condition, looking often."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+def status_of(url: str) -> int:
+    """The HTTP status of a GET, 0 when nobody answers."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    except OSError:
+        return 0
+
+
+class Up:
+    """One ``kvaudit up``, its output in a file."""
+
+    def __init__(
+        self,
+        state: Path,
+        port: int,
+        *,
+        prefix: tuple[str, ...] = (),
+        under_make: bool = False,
+        **variables: str,
+    ) -> None:
+        self.state, self.port = state, port
+        self.url = f"http://127.0.0.1:{port}"
+        self.output = state.parent / f"output-{time.monotonic_ns()}"
+        environment = (
+            clean_environment() | {"KVAUDIT_STATE": str(state), "KVAUDIT_PORT": str(port)} | variables
+        )
+        command = [
+            *(prefix or (sys.executable,)),
+            "-m",
+            "kvaudit.cli",
+            "up",
+            "--no-lab",
+            "--concurrency",
+            "1",
+        ]
+        if under_make:
+            makefile = state.parent / "Makefile"
+            makefile.write_text(f"up:\n\t@exec {' '.join(command)} --with-parent\n")
+            command = ["make", "-f", str(makefile), "up"]
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=REPOSITORY,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        """Everything it printed so far."""
+        return self.output.read_text()
+
+    def ready(self, seconds: float = 90) -> str:
+        """Wait for the ready line; gives the password shown in it."""
+        until(
+            lambda: bool(READY.search(self.said())) or self.process.poll() is not None, seconds, self.said()
+        )
+        found = READY.search(self.said())
+        assert found, f"ended with {self.process.poll()}: {self.said()}{self.logs()}"
+        assert found[1] == self.url
+        return found[3]
+
+    def logs(self) -> str:
+        """The ends of all logs, for a failing test's message."""
+        return "".join(
+            f"\n== {path.name}\n{path.read_text()[-1500:]}" for path in self.state.glob("logs/*.log")
+        )
+
+    def groups(self) -> dict[str, int]:
+        """Process groups of the children by name."""
+        rows = json.loads((self.state / "run" / "children.json").read_text())
+        return {row["name"]: row["group"] for row in rows}
+
+    def ended(self, seconds: float = 40) -> int:
+        """Wait for its end; gives the exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running: {self.said()}") from None
+
+    def destroy(self) -> None:
+        """Whatever happened, leave nothing running and nothing on disk."""
+        try:
+            groups = self.groups()
+        except (OSError, ValueError):
+            groups = {}
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+        for group in groups.values():
+            if members(group):
+                os.killpg(group, signal.SIGKILL)
+        shutil.rmtree(self.state.parent, ignore_errors=True)
+
+
+def members(group: int) -> list[int]:
+    """Processes of a group that are not zombies."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if fields[2] == str(group) and fields[0] != "Z":
+                found.append(int(entry.name))
+    return found
