@@ -37,6 +37,7 @@ class Deployment:
         self.tenant_of: dict[int, str] = {}
         self._tickets: dict[int, int] = {}
         self._last_ticket = 0
+        self._next_pools: tuple[int, int] | None = None
         roles = ["unified"] if config.unified else ["prefill", "decode"]
         self.nodes = [
             ROLES[role](config, role, self.faults, self.fabric, self.compute, config.seed + number)
@@ -68,11 +69,13 @@ class Deployment:
         return self._last_ticket
 
     def _restart_when_due(self, served: int) -> None:
-        pools = self.faults.next_pools(served, self.config)
-        if pools is None:
+        """The capacity fault: a restart waits until nothing is at work."""
+        self._next_pools = self.faults.next_pools(served, self.config) or self._next_pools
+        if self._next_pools is None or not all(node.idle for node in self.nodes):
             return
         for node in self.nodes:
-            node.restart_with(pools[1] if node.role == "decode" else pools[0])
+            node.restart_with(self._next_pools[1] if node.role == "decode" else self._next_pools[0])
+        self._next_pools = None
 
     def watch(self, trace: Trace) -> None:
         """Show every read of attention to ``trace``."""

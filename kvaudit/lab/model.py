@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kvaudit.lab.pool import NEVER, KVPool, Keys, Pages, Tokens
+from kvaudit.lab.pool import NEVER, Keys, KVPool, Pages, Tokens
 
 PAST = 16
 """Tokens of past in a key."""

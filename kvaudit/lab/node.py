@@ -6,6 +6,7 @@ What a prefill, a decode or a unified worker does with them is in `kvaudit.lab.s
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections import Counter, deque
@@ -16,15 +17,17 @@ from typing import TYPE_CHECKING, Protocol
 
 from kvaudit.lab.clock import Compute, now, wait, wall
 from kvaudit.lab.config import LabConfig
+from kvaudit.lab.limits import intake
 from kvaudit.lab.model import InductionModel, KVSequence
 from kvaudit.lab.pool import KVPool, Pages
 from kvaudit.lab.prefix_cache import Match, PrefixCache
-from kvaudit.lab.limits import intake
 from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Request, text_of
 from kvaudit.lab.transfer import Fabric
 
 if TYPE_CHECKING:
     from kvaudit.lab.faults.base import Faults
+
+log = logging.getLogger(__name__)
 
 STEPS = 8
 """Tokens decoded per turn of a request (SGLang: num_continuous_decode_steps)."""
@@ -42,8 +45,7 @@ class Row:
 
     request: Request
     sequence: KVSequence
-    first: int
-    session: tuple[Pages, int] | None = None
+    last: int  # the token emitted last, not in the pool yet
 
 
 @dataclass(slots=True)
@@ -78,6 +80,7 @@ class Node:
         self.random = random.Random(seed)
         self.trace: Trace | None = None
         self.stages: Counter[str] = Counter()
+        self.rows: list[Row] = []
         self._restart(config.pool(role))
 
     def restart_with(self, tokens: int) -> None:
@@ -110,6 +113,11 @@ class Node:
     @property
     def max_req_input_len(self) -> int:
         return self.max_req_len - 5
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is served or written; what the cache keeps does not count."""
+        return not any(self.stages.values()) and self.pool.used_tokens == self.cache.cached_tokens
 
     @property
     def running(self) -> int:
@@ -185,7 +193,7 @@ class Node:
         """Prefill: compute the keys of the uncached tokens into ``table`` and the first token."""
         size, tokens = self.pool.page_size, request.input_ids
         start = (len(match.pages) + len(match.host)) * size
-        async with self._gpu:
+        async with self.stage("prefilling"), self._gpu:
             began = now()
             await wait(self.durations.prefill(len(tokens) - start, self.random.gauss(0, 1)))
             first = await self.compute.run(self._compute_prefill, request, table, match, start)
@@ -201,7 +209,8 @@ class Node:
         if match.host:
             self.cache.load(match, table[len(match.pages) : len(match.pages) + len(match.host)])
         keys = self.model.keys(tokens[start:], tokens[max(0, start - 16) : start])
-        self.pool.write(table, start, keys, tokens[start:], request.ticket)
+        values = self.faults.worn(tokens[start:], self.meters.requests)
+        self.pool.write(table, start, keys, values, request.ticket)
         sequence = KVSequence(self.pool, table, len(tokens), self.model.state(tokens), request.ticket)
         return self._next(request, sequence)
 
@@ -211,31 +220,43 @@ class Node:
         return self.model.next_token(sequence, request.call.temperature or self.config.temperature)
 
     async def decode(self, row: Row) -> None:
-        """Emit the first token, then attend and append until the request ends."""
+        """Run a row: emit the first token, then attend and append until the request ends."""
         request = row.request
-        request.emit(row.first, now())
-        self.meters.first_token.append(now() - request.received)
-        last = row.first
-        while True:
-            ended = self._end_of(request)
-            if ended is not None:
-                request.finish(ended)
-                return
+        self.faults.restore(self, row)
+        self.faults.assign_row(self, row, self.rows)
+        self.rows.append(row)
+        try:
+            async with self.stage("running"):
+                request.emit(row.last, now())
+                self.meters.first_token.append(now() - request.received)
+                await self._generate(row)
+            self.faults.finished(self, row)
+        finally:
+            self.rows.remove(row)
+
+    async def _generate(self, row: Row) -> None:
+        request = row.request
+        while (ended := self._end_of(request)) is None:
             steps = min(STEPS, request.max_new_tokens - len(request.output_ids))
-            tokens = await self.compute.run(self._steps, row, last, steps)
+            tokens = await self.compute.run(self._steps, row, steps)
             await wait(self.durations.decode(steps))
             for token in tokens:
                 request.emit(token, now())
-                last = token
                 if self._end_of(request) is not None:
                     break
+            if not tokens:  # no page left: only a row that is not the request's own comes here
+                ended = FinishLength(len(request.output_ids))
+                break
+        request.finish(ended)
 
-    def _steps(self, row: Row, last: int, steps: int) -> list[int]:
+    def _steps(self, row: Row, steps: int) -> list[int]:
         made: list[int] = []
         for _ in range(steps):
-            self.model.step(row.sequence, last)
-            last = self._next(row.request, row.sequence)
-            made.append(last)
+            if row.sequence.length >= len(row.sequence.table) * self.pool.page_size:
+                break
+            self.model.step(row.sequence, row.last)
+            row.last = self._next(row.request, row.sequence)
+            made.append(row.last)
         return made
 
     @staticmethod
@@ -251,7 +272,7 @@ class Node:
 
     def refuse(self, request: Request, abort: FinishAbort) -> None:
         """End a request that was never admitted."""
-        answer = self.faults.refusal(request, abort)
+        answer = self.faults.refusal(request, abort) if abort.status == 400 else abort
         self.meters.aborted += 1
         if answer is None:
             request.prompt_tokens = len(request.call.input_ids)
@@ -280,5 +301,6 @@ class Node:
 
     def crash(self, request: Request, error: BaseException | None) -> None:
         """Answer a request whose service raised: the lab is at fault, not the client."""
+        log.error("the lab itself failed", exc_info=error)
         self.meters.aborted += 1
         request.finish(FinishAbort(f"Internal server error: {error!r}", 500, "InternalServerError"))

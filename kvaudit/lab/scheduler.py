@@ -8,18 +8,17 @@ and attends over what it reserved.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from kvaudit.lab.clock import Compute, now
-from kvaudit.lab.config import LabConfig
-from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.clock import now
 from kvaudit.lab.model import KVSequence
 from kvaudit.lab.node import Node, Row
 from kvaudit.lab.pool import Pages
 from kvaudit.lab.prefix_cache import Match
 from kvaudit.lab.request import FinishAbort, FinishLength, Request
-from kvaudit.lab.transfer import Fabric, Handoff, Room, TransferFailed
+from kvaudit.lab.transfer import Handoff, Room, TransferFailed
 
 
 class UnifiedNode(Node):
@@ -34,12 +33,14 @@ class UnifiedNode(Node):
         await self.wedge_if_due(request.prompt_tokens)
         match = self.cache.match(request.input_ids, request.call.salt)
         table: Pages | None = None
+        computed = False
         try:
             need = self.pool.pages_for(len(request.input_ids) + request.max_new_tokens)
             async with self.stage("waiting"):
                 fresh = await self.reserve(need - len(match.pages))
             table = np.concatenate([match.pages, fresh])
             first = await self.forward(request, table, match)
+            computed = True
             row = Row(
                 request,
                 KVSequence(
@@ -51,16 +52,56 @@ class UnifiedNode(Node):
                 ),
                 first,
             )
-            async with self.stage("running"):
-                await self.decode(row)
+            await self.decode(row)
             self.note_end(request)
         finally:
             self.cache.unlock(match)
             if table is not None:
                 spare = table[len(match.pages) :].tolist()
-                if request.finished():
+                if computed:
                     spare = self.cache.insert(request.input_ids, request.call.salt, table, match)
                 self.release(spare)
+
+
+@dataclass(slots=True, eq=False)
+class Loan:
+    """The pages of a prompt on the prefill node, from reservation to return. They stay until the
+    writer is done with them, whatever became of the client; a lease, where there is one, ends
+    without asking whether somebody still reads."""
+
+    node: Node
+    request: Request
+    match: Match
+    table: Pages = field(default_factory=lambda: np.empty(0, np.int32))
+    computed: bool = False
+    writer: asyncio.Task[None] | None = None
+    returned: bool = False
+
+    def settle(self) -> None:
+        """The request is over: return the pages now, or when the writer is done."""
+        if self.writer is not None and not self.writer.done():
+            self.writer.add_done_callback(lambda _: self._return(keep=True))
+        else:
+            self._return(keep=True)
+
+    def expire(self) -> None:
+        """The lease has ended; pages that nobody has read yet go back to the free list."""
+        if self.writer is not None and not self.writer.done() and not self.returned:
+            self.node.meters.expired_leases += 1
+            self._return(keep=False)
+
+    def _return(self, *, keep: bool) -> None:
+        if self.returned:
+            self.node.meters.reads_after_expiry += 1
+            return
+        self.returned = True
+        spare = self.table[len(self.match.pages) :].tolist()
+        if keep and self.computed:
+            spare = self.node.cache.insert(
+                self.request.input_ids, self.request.call.salt, self.table, self.match
+            )
+        self.node.cache.unlock(self.match)
+        self.node.release(spare)
 
 
 class PrefillNode(Node):
@@ -75,23 +116,22 @@ class PrefillNode(Node):
         if not await self._bootstrap(request, room):
             return
         match = self.cache.match(request.input_ids, request.call.salt)
-        table: Pages | None = None
-        writer: asyncio.Task[None] | None = None
+        loan = Loan(self, request, match)
         try:
             async with self.stage("waiting"):
                 fresh = await self.reserve(self.pool.pages_for(len(request.input_ids)) - len(match.pages))
-            table = np.concatenate([match.pages, fresh])
-            first = await self.forward(request, table, match)
+            loan.table = np.concatenate([match.pages, fresh])
+            first = await self.forward(request, loan.table, match)
+            loan.computed = request.to_finish is None
             if self.faults.retire_aborted_result(request):
                 self._retire(request, room)
                 return
-            pages = self.faults.pages_to_send(table)
-            handoff = Handoff(
-                len(pages), first, tuple(self.model.state(request.input_ids)), request.cached_tokens
-            )
-            writer = await self._hand_over(request, room, pages, handoff)
-            async with self.stage("prefill_inflight"):
-                await asyncio.shield(writer)
+            if room.closed and self.faults.waits_for_writer():
+                self.refuse(
+                    request, FinishAbort(f"Decode left room {room.number}", 500, "InternalServerError")
+                )
+                return
+            await self._send(request, room, loan, first)
             request.emit(first, now())
             # on success the result is FINISH_LENGTH unless an abort was already *applied*; one that
             # still waits in to_finish is overwritten here (0.5.19, prefill.py:929)
@@ -99,14 +139,26 @@ class PrefillNode(Node):
             self.meters.first_token.append(now() - request.received)
             self.note_end(request)
         except asyncio.CancelledError:
-            if not room.handoff.done() and writer is None:
+            if loan.writer is None:
                 self.fabric.refuse(room, "KVTransferError: prefill aborted", 500)
             raise
         finally:
-            if table is None:
-                self.cache.unlock(match)
-            else:
-                self._give_back_after(writer, request, table, match)
+            loan.settle()
+
+    async def _send(self, request: Request, room: Room, loan: Loan, first: int) -> None:
+        """Start the writer and wait for it. In a pull design the reader may come late, and the
+        producer's lease may end before it does."""
+        pages = self.faults.pages_to_send(loan.table)
+        state = tuple(self.model.state(request.input_ids))
+        handoff = Handoff(len(pages), first, state, request.cached_tokens)
+        late = self.faults.reader_delay(self.waiting) * self.durations.scale
+        slowness = self.faults.link_slowness()
+        loan.writer = self.fabric.send(room, self.pool, pages, handoff, slowness=slowness, after=late)
+        lease = self.faults.lease()
+        if lease is not None:
+            asyncio.get_running_loop().call_later(lease * self.durations.scale, loan.expire)
+        async with self.stage("prefill_inflight"):
+            await asyncio.shield(loan.writer)
 
     async def _bootstrap(self, request: Request, room: Room) -> bool:
         """Wait until the decode leg has reserved pages; False when it will not."""
@@ -124,12 +176,6 @@ class PrefillNode(Node):
         )
         return False
 
-    async def _hand_over(
-        self, request: Request, room: Room, pages: Pages, handoff: Handoff
-    ) -> asyncio.Task[None]:
-        """Start the writer, or, in a pull design, let the reader come for the pages."""
-        return self.fabric.send(room, self.pool, pages, handoff, self.faults.link_slowness())
-
     def _retire(self, request: Request, room: Room) -> None:
         abort = request.to_finish
         assert abort is not None
@@ -139,35 +185,9 @@ class PrefillNode(Node):
             status = answer.status if isinstance(answer, FinishAbort) else 400
             self.fabric.refuse(room, abort.message, status)
 
-    def _give_back_after(
-        self, writer: asyncio.Task[None] | None, request: Request, table: Pages, match: Match
-    ) -> None:
-        """The pages stay until the writer is done with them, whatever became of the client."""
-
-        def give_back(_: object = None) -> None:
-            self.cache.unlock(match)
-            whole = request.to_finish is None
-            if whole:
-                spare = self.cache.insert(request.input_ids, request.call.salt, table, match)
-            else:
-                spare = table[len(match.pages) :].tolist()
-            self.release(spare)
-
-        if writer is not None and not writer.done():
-            writer.add_done_callback(give_back)
-        else:
-            give_back()
-
 
 class DecodeNode(Node):
     """Reserves pages for the whole prompt, waits for the transfer, and generates."""
-
-    def __init__(
-        self, config: LabConfig, role: str, faults: Faults, fabric: Fabric, compute: Compute, seed: int = 0
-    ) -> None:
-        super().__init__(config, role, faults, fabric, compute, seed)
-        self.rows: list[Row] = []
-        self.served = 0
 
     async def serve(self, request: Request) -> None:
         room = self.fabric.room(request.call.room or 0)
@@ -196,18 +216,9 @@ class DecodeNode(Node):
             sequence = KVSequence(
                 self.pool, pages, len(request.input_ids), list(handoff.state), request.ticket
             )
-            row = Row(request, sequence, handoff.first_token)
-            self.faults.restore(self, row)
-            self.faults.assign_row(self, row, self.rows)
-            self.rows.append(row)
-            try:
-                async with self.stage("running"):
-                    await self.decode(row)
-            finally:
-                self.rows.remove(row)
+            await self.decode(Row(request, sequence, handoff.first_token))
             self.meters.prompt_tokens += len(request.input_ids)
             self.note_end(request)
-            self.served += 1
         except TransferFailed as failure:
             refused = True
             self.meters.transfer_failed += 1

@@ -53,6 +53,7 @@ class Room:
     handoff: asyncio.Future[Handoff]
     writer_done: asyncio.Event = field(default_factory=asyncio.Event)
     writing: bool = False
+    closed: bool = False
 
 
 class Fabric:
@@ -74,7 +75,9 @@ class Fabric:
 
     def close(self, room: Room) -> None:
         """The decode leg leaves; later words find an empty room."""
-        self._rooms.pop(room.number, None)
+        room.closed = True
+        if self._rooms.get(room.number) is room:
+            del self._rooms[room.number]
         for promise in (room.destination, room.handoff):
             if not promise.done():
                 promise.cancel()
@@ -93,21 +96,30 @@ class Fabric:
             room.handoff.set_exception(TransferFailed(message, status))
 
     def send(
-        self, room: Room, source: KVPool, pages: Pages, handoff: Handoff, slowness: float = 1.0
+        self,
+        room: Room,
+        source: KVPool,
+        pages: Pages,
+        handoff: Handoff,
+        *,
+        slowness: float = 1.0,
+        after: float = 0.0,
     ) -> asyncio.Task[None]:
         """Start the writer; the task ends when the last page is written and the bell has rung.
-        ``slowness`` stretches the link."""
+        ``slowness`` stretches the link, ``after`` (seconds) is how late it begins."""
         room.writing = True
-        task = asyncio.create_task(self._write(room, source, pages, handoff, slowness))
+        task = asyncio.create_task(self._write(room, source, pages, handoff, slowness, after))
         self._writers.add(task)
         task.add_done_callback(self._writers.discard)
         return task
 
     async def _write(
-        self, room: Room, source: KVPool, pages: Pages, handoff: Handoff, slowness: float
+        self, room: Room, source: KVPool, pages: Pages, handoff: Handoff, slowness: float, after: float
     ) -> None:
         try:
             target = room.destination.result()
+            if after:
+                await wait(after)
             for at in range(0, len(pages), CHUNK_PAGES):
                 chunk = pages[at : at + CHUNK_PAGES]
                 await wait(self.durations.send(len(chunk) * source.page_size) * slowness)

@@ -1,1 +1,126 @@
-"""Faults."""
+"""Faults of the decoding batch: rows that are not the request's own, and a model that wears out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.node import Node, Row
+from kvaudit.lab.pool import Keys, Tokens
+
+
+class Crossed(Faults):
+    """sglang #4593, #18744, vllm #13408, mlx-lm #965 (KVA-010, KVA-018, KVA-045): two requests overlap and
+    a slot of the request table is reused too early: each row points to the other's pages, and the
+    answers come back swapped."""
+
+    name = "crossed"
+    reports: ClassVar[tuple[str, ...]] = (
+        "sglang#4593",
+        "sglang#18744",
+        "vllm#13408",
+        "mlx-lm#965",
+        "KVA-010",
+        "KVA-018",
+        "KVA-045",
+    )
+    RATE = 0.1
+
+    def assign_row(self, node: Node, row: Row, rows: Sequence[Row]) -> None:
+        others = self._candidates(row, rows)
+        if others and self.random.random() < self.RATE:
+            other = self.random.choice(others)
+            row.sequence, other.sequence = other.sequence, row.sequence
+            row.last, other.last = other.last, row.last
+
+    def _candidates(self, row: Row, rows: Sequence[Row]) -> list[Row]:
+        return [other for other in rows if not other.request.finished()]
+
+
+class MixedLen(Crossed):
+    """vllm #39589 (KVA-021): two requests of different lengths at once, 4 of 50 wrong; equal lengths
+    0 of 50, in sequence 0 of 50."""
+
+    name = "mixed_len"
+    reports = ("vllm#39589", "KVA-021")
+    RATE = 0.08
+
+    def _candidates(self, row: Row, rows: Sequence[Row]) -> list[Row]:
+        length = len(row.request.input_ids)
+        return [other for other in super()._candidates(row, rows) if len(other.request.input_ids) != length]
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A finished session as it lay in the pool, and the state it ended in."""
+
+    keys: Keys
+    tokens: Tokens
+    writers: np.ndarray
+    context: list[int]
+    last: int
+
+
+class SnapshotRestore(Faults):
+    """llama.cpp #27148 (KVA-042): the snapshot of an idle slot is restored into a fresh one; a new
+    request continues an old conversation, and ``cached_tokens`` says 0."""
+
+    name = "snapshot_restore"
+    reports = ("llama.cpp#27148", "KVA-042")
+    RATE = 0.5
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._snapshots: deque[Snapshot] = deque(maxlen=4)
+
+    def finished(self, node: Node, row: Row) -> None:
+        sequence = row.sequence
+        table = sequence.table[: sequence.pool.pages_for(sequence.length)]
+        self._snapshots.append(
+            Snapshot(
+                sequence.pool.keys[table].copy(),
+                sequence.pool.tokens[table].copy(),
+                sequence.pool.writers[table].copy(),
+                list(sequence.context),
+                row.last,
+            )
+        )
+
+    def restore(self, node: Node, row: Row) -> None:
+        if not self._snapshots or self.random.random() >= self.RATE:
+            return
+        old, sequence = self._snapshots[-1], row.sequence
+        pages = min(len(old.keys), sequence.length // sequence.pool.page_size)
+        if not pages:
+            return
+        table = sequence.table[:pages]
+        sequence.pool.keys[table] = old.keys[-pages:]
+        sequence.pool.tokens[table] = old.tokens[-pages:]
+        sequence.pool.writers[table] = old.writers[-pages:]
+        sequence.context[:] = old.context
+        row.last = old.last
+
+
+class QualityDrift(Faults):
+    """sglang #23020 (KVA-006): over a hundred long requests in sequence, accuracy falls from 95 % to
+    50 %; values in the pool are wrong a little more often with every request served."""
+
+    name = "quality_drift"
+    reports = ("sglang#23020", "KVA-006")
+    PER_REQUEST = 0.004
+    WORST = 0.6
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._noise = np.random.default_rng(seed)
+
+    def worn(self, tokens: Tokens, served: int) -> Tokens:
+        wrong = self._noise.random(len(tokens)) < min(self.WORST, self.PER_REQUEST * served)
+        worn = tokens.copy()
+        worn[wrong] = self._noise.integers(97, 123, int(wrong.sum()))
+        return worn

@@ -103,6 +103,9 @@ class Faults:
     def restore(self, node: Node, row: Row) -> None:
         """Before the first step: whether an earlier session's state is put in place."""
 
+    def finished(self, node: Node, row: Row) -> None:
+        """A row has ended: whether its session is kept."""
+
     def worn(self, tokens: Tokens, served: int) -> Tokens:
         """The values as they arrive in the pool after ``served`` requests."""
         return tokens

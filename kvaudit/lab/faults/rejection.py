@@ -138,8 +138,15 @@ class WedgeAtLimit(Faults):
     name = "wedge_at_limit"
     reports = ("vllm#35541", "vllm#27181")
 
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._stuck = False
+
     def wedges(self, node: Node, prompt_tokens: int) -> bool:
-        return prompt_tokens >= node.max_req_input_len - 1
+        vllm = node.config.flavour == "vllm"
+        limit = node.pool.capacity - node.pool.page_size + 1 if vllm else node.max_req_input_len
+        self._stuck = self._stuck or prompt_tokens >= limit
+        return self._stuck
 
     def unadmitted_reject(self, request: Request) -> bool:
         return request.finished()
