@@ -62,8 +62,12 @@ def main(argv: Sequence[str]) -> int:
 
     try:
         django.setup()
-        from kvaudit.ledger.models import Entry
+    except SystemExit as stopped:  # settings leave with a sentence and 1, which here would read as broken
+        sys.stderr.write(f"{stopped.code}\n")
+        return EXIT_ERROR
+    from kvaudit.ledger.models import Entry
 
+    try:
         found = verify_chain(Entry.objects.order_by("sequence").iterator(chunk_size=5000))
         noted_is_there = not arguments.last_hash or Entry.objects.filter(hash=arguments.last_hash).exists()
     except Error as error:

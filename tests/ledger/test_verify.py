@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from django.db import connection
 
@@ -82,3 +87,23 @@ def test_a_usage_error_is_three_never_two(argv: list[str], capsys: pytest.Captur
         main(argv)
     assert stopped.value.code == 3
     assert "usage" in capsys.readouterr().err
+
+
+def test_missing_settings_are_three_never_one() -> None:
+    """One means "broken" to whoever scripts this."""
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[2])}
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from kvaudit.ledger.verify import main; sys.exit(main(['verify']))",
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 3
+    assert "SECRET_KEY is not set" in run.stderr
+    assert "Traceback" not in run.stderr
