@@ -9,6 +9,9 @@ from kvaudit.checks.contract import NodeSeen
 from kvaudit.readings import deployment_digest, fingerprint
 from kvaudit.verdict import REPORT_SCHEMA, Result, Verdict, roll_up
 
+ALIKE = 40
+"""Two summaries that begin alike say the same (a node that cannot be read fails every check)."""
+
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
@@ -82,8 +85,14 @@ def line(verdict: Verdict, results: Sequence[Result], ending: str = "") -> str:
         first = deciding(results)
         chosen = [first] if first is not None else []
     sentences: list[str] = []
+    alike: list[str] = []
     for result in chosen:
-        sentences.append(f"{result.check}: {result.summary}")
+        if sentences and result.summary[:ALIKE] == chosen[0].summary[:ALIKE]:
+            alike.append(result.check)
+        else:
+            sentences.append(f"{result.check}: {result.summary}")
+    if alike:
+        sentences.insert(1, f"({', '.join(alike)} likewise.)")
     if verdict is not Verdict.PASS and chosen and chosen[0].next:
         sentences.append(f"Next: {chosen[0].next}")
     warned = [result.check for result in results if result.warn]

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 GLANCE = 0.25
 """Seconds between two looks at ``cancelled`` while waiting for nodes."""
 
+SHARE = 0.8
+"""Of the time that is left, what reading may take: a node's own sentence beats the run's deadline."""
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -146,7 +149,7 @@ async def _read_nodes(nodes: Sequence[Node], budget: Budget, brake: _Brake) -> A
 
     async def one(node: Node) -> NodeSeen:
         async with slots:
-            return await read_node(node, min(budget.node_seconds, max(brake.left(), 0.0)))
+            return await read_node(node, min(budget.node_seconds, max(brake.left() * SHARE, 0.0)))
 
     waiting = {asyncio.create_task(one(node)) for node in nodes}
     try:
@@ -199,8 +202,13 @@ def _client(
     node: Node, allow: frozenset[tuple[str, str]], *, seconds: float, anonymous: bool = False
 ) -> Client:
     """A client for this node; ``anonymous`` leaves out headers and client certificate."""
-    limits = Limits()
-    limits = Limits(min(limits.total, seconds), min(limits.connect, seconds), limits.read, limits.body)
+    usual = Limits()
+    limits = Limits(
+        min(usual.total, seconds),
+        min(usual.connect, seconds * 0.6),
+        min(usual.read, seconds * 0.6),
+        usual.body,
+    )
     credentials = node.credentials
     return Client(
         node.url,

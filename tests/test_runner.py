@@ -178,21 +178,38 @@ def test_deadline_inside_a_check(install: Any) -> None:
     assert all("deadline of 0.3 s" in result.summary for result in results)
 
 
-def test_deadline_while_reading_leaves_every_node_with_a_problem(install: Any) -> None:
+def test_deadline_while_reading_leaves_every_node_with_a_problem(
+    install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = install("one")
+
+    async def never(node: Node, seconds: float) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(runner, "read_node", never)
+    target = Target("d", (node("a", "http://127.0.0.1:9"), node("b", "http://127.0.0.1:9")))
+    began = time.perf_counter()
+    events = collect(target, ["one"], budget=Budget(seconds=0.2))
+    assert time.perf_counter() - began < 2
+    problems = [event.node.problem for event in events if isinstance(event, NodeRead)]
+    assert len(problems) == 2
+    assert all("deadline of 0.2 s" in problem for problem in problems)
+    [result] = finished(events)
+    assert result.verdict is Verdict.ERROR
+    assert check.audits == []
+
+
+def test_a_hanging_node_has_its_own_sentence_before_the_deadline(install: Any) -> None:
     check = install("one")
 
     async def main() -> list[Any]:
         async with servers.serving(servers.hanging()) as server:
-            target = Target("d", (node("a", server.url), node("b", server.url)))
-            return [event async for event in runner.run(target, ["one"], budget=Budget(seconds=0.3))]
+            target = Target("d", (node("a", server.url),))
+            return [event async for event in runner.run(target, ["one"], budget=Budget(seconds=0.5))]
 
-    began = time.perf_counter()
-    events = asyncio.run(main())
-    assert time.perf_counter() - began < 2
-    assert sum(isinstance(event, NodeRead) for event in events) == 2
-    [result] = finished(events)
-    assert result.verdict is Verdict.ERROR
-    assert check.audits == []
+    [result] = finished(asyncio.run(main()))
+    assert result.verdict is Verdict.PASS
+    assert "sent nothing" in check.audits[0].nodes[0].problem
 
 
 def test_cancellation_before_the_first_check(install: Any) -> None:

@@ -70,7 +70,13 @@ class Decoder:
             raise self._too_large()
 
     def _too_large(self) -> BodyTooLarge:
+        cap = f"{self._limit / 2**20:g} MiB"
+        if self._stream is not None:
+            return BodyTooLarge(
+                f"{self._where} sent a compressed body that unpacks to more than {cap}; reading was stopped. "
+                "No engine packs an answer like this: is this the engine's own port?"
+            )
         return BodyTooLarge(
-            f"{self._where} sent more than {self._limit / 2**20:g} MiB (after decompression); "
-            "reading was stopped. No engine answers this path with so much: is this the engine's own port?"
+            f"{self._where} sent more than {cap}; reading was stopped. "
+            "No engine answers this path with so much: is this the engine's own port?"
         )

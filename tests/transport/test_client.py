@@ -43,8 +43,8 @@ def get(client: Client) -> Awaitable[transport.Response]:
 CASES: dict[str, tuple[servers.Behaviour, type[TransportError], str]] = {
     "hanging": (servers.hanging(), transport.SilentServer, "sent nothing for 0.3 s"),
     "dripping": (servers.dripping(), transport.DeadlineExceeded, "did not finish its answer within 0.6 s"),
-    "endless": (servers.endless(), transport.BodyTooLarge, "more than 8 MiB"),
-    "bomb": (servers.gzip_bomb(64), transport.BodyTooLarge, "after decompression"),
+    "endless": (servers.endless(), transport.BodyTooLarge, "sent more than 8 MiB"),
+    "bomb": (servers.gzip_bomb(64), transport.BodyTooLarge, "unpacks to more than 8 MiB"),
     "redirect": (
         servers.redirecting("http://169.254.169.254/latest?token=abc"),
         transport.Redirected,
