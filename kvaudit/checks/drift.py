@@ -110,7 +110,8 @@ def _gate_is_behind(history: History) -> bool:
 
 def changed_now(audit: Audit) -> dict[str, tuple[FieldChange, ...]]:
     """Node -> significant changes against its last significant fingerprint. A field that could not
-    be read this time is no change: a silent endpoint is not a new configuration."""
+    be read this time is no change: a silent endpoint is not a new configuration. Nor is one that is
+    read for the first time: it has not been seen to move (`kvaudit.fleet.comparison`)."""
     if audit.history is None:
         return {}
     found = {}
@@ -122,7 +123,7 @@ def changed_now(audit: Audit) -> dict[str, tuple[FieldChange, ...]]:
         changes = tuple(
             change
             for change in diff(before, fingerprint(node.facts), limits=limits(node.facts, audit))
-            if change.significant and change.after is not None
+            if change.significant and change.after is not None and change.before is not None
         )
         if changes:
             found[node.name] = changes
