@@ -45,6 +45,11 @@ def icon(value: object) -> SafeString:
     )
 
 
+def shape(value: object) -> SafeString:
+    """The shape in its colour, for a sentence that says the verdict itself."""
+    return format_html('<span class="verdict verdict-{}">{}</span>', kind(value), icon(value))
+
+
 def mark(value: object, word: str = "") -> SafeString:
     """Shape and word; ``word`` replaces the verdict's own ("not run" where there is none)."""
     name = kind(value)

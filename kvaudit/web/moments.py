@@ -16,14 +16,14 @@ def duration(seconds: float) -> str:
     left = int(abs(seconds))
     if left < 60:
         return f"{left} s"
-    parts: list[str] = []
-    for size, name in _STEPS:
-        count, left = divmod(left, int(size))
-        if count:
-            parts.append(f"{count} {name}")
-        if parts and (len(parts) == 2 or name == "min" or (name == "d" and count >= 3)):
-            break
-    return " ".join(parts)
+    if left < 3_600:
+        return f"{left // 60} min"
+    large, small, names = (86_400, 3_600, ("d", "h")) if left >= 86_400 else (3_600, 60, ("h", "min"))
+    count, rest = left // large, left % large // small
+    # From the third day on, hours no longer matter to anybody.
+    return f"{count} {names[0]}" + (
+        f" {rest} {names[1]}" if rest and not (names[0] == "d" and count > 2) else ""
+    )
 
 
 def brief(length: timedelta) -> str:

@@ -138,7 +138,8 @@ def _nodes(deployment: Deployment) -> list[NodeRow]:
         snapshot = held[0] if held else None
         facts: Any = snapshot.facts if snapshot is not None and isinstance(snapshot.facts, dict) else {}
         rows.append(NodeRow(node, snapshot, main_lines(facts), other_lines(facts), notes(facts)))
-    return rows
+    order = {"prefill": 0, "decode": 1}
+    return sorted(rows, key=lambda row: (order.get(row.node.role, 2), row.node.name))
 
 
 def missing(

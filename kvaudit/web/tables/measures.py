@@ -40,7 +40,10 @@ class Measure:
 
 
 def readable(measures: Mapping[str, Any]) -> list[Measure]:
-    return [_measure(label(name), value) for name, value in measures.items()]
+    # PostgreSQL keeps no order of keys: those that have a name here come first, tables last.
+    found = [_measure(label(name), measures[name]) for name in _LABELS if name in measures]
+    found += [_measure(label(name), value) for name, value in sorted(measures.items()) if name not in _LABELS]
+    return sorted(found, key=lambda measure: measure.kind == "grid")
 
 
 def label(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.readings import whole_number
+from kvaudit.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Step:
     """One check. ``verdict`` is "" until it has one."""
 
     check: str
-    state: str  # "done", "now" or "to come"
+    state: str  # done, now, to come or cancelled
     verdict: str
 
 
@@ -36,31 +37,43 @@ class Progress:
 
 
 def progress_of(run: Run) -> Progress:
-    """From the stored results of the current attempt and the run's own note of where it is."""
+    """From the stored results of the current attempt, and the note that the worker keeps while it
+    is at work: ``{"nodes": 2, "read": 1, "checks": {"pool": "pass", "version": "running", ...}}``."""
     note: Mapping[str, Any] = run.progress if isinstance(run.progress, dict) else {}
-    verdicts = dict(Result.objects.filter(run=run, attempt=run.attempt).values_list("check_id", "verdict"))
-    current = str(note.get("check") or note.get("current") or "") if not run.ended else ""
-    steps = [
-        Step(check, "done" if check in verdicts else "now" if check == current else "to come",
-             verdicts.get(check, ""))
-        for check in run.checks
-    ]  # fmt: skip
+    told = note.get("checks")
+    said: dict[str, str] = {str(k): str(v) for k, v in told.items()} if isinstance(told, dict) else {}
+    verdicts = {name: word for name, word in said.items() if word in set(Verdict)}
+    verdicts |= dict(Result.objects.filter(run=run, attempt=run.attempt).values_list("check_id", "verdict"))
+    steps = [_step(check, verdicts.get(check, ""), said.get(check, "")) for check in run.checks]
     return Progress(
         run=run,
-        sentence=_sentence(run, current),
+        sentence=_sentence(run, [step.check for step in steps if step.state == "now"]),
         steps=steps,
         done=sum(1 for step in steps if step.state == "done"),
         total=len(steps),
-        nodes_read=whole_number(note.get("nodes_read")) or 0,
-        nodes_total=whole_number(note.get("nodes_total")) or whole_number(note.get("nodes")) or 0,
+        nodes_read=whole_number(note.get("read")) or 0,
+        nodes_total=whole_number(note.get("nodes")) or 0,
     )
 
 
-def _sentence(run: Run, current: str) -> str:
+def _step(check: str, verdict: str, word: str) -> Step:
+    state = (
+        "done"
+        if verdict
+        else "now"
+        if word == "running"
+        else "cancelled"
+        if word == "cancelled"
+        else "to come"
+    )
+    return Step(check, state, verdict)
+
+
+def _sentence(run: Run, current: Sequence[str]) -> str:
     if run.ended:
         return f"The audit is {run.state}."
     if run.cancel_requested_at is not None:
         return "Cancelling: it stops before its next step."
     if run.state == RunState.QUEUED:
         return "Waiting for a worker."
-    return f"Carrying out {current}." if current else "Reading the nodes."
+    return f"Carrying out {', '.join(current)}." if current else "Reading the nodes."

@@ -12,13 +12,14 @@ from django.http import QueryDict
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from kvaudit.accounts.access import can_somewhere
 from kvaudit.web import foreign, marks, moments
 from kvaudit.web.items import ItemStanding
 
 register = template.Library()
 
 register.simple_tag(marks.mark, name="verdict")
-register.simple_tag(marks.icon, name="icon")
+register.simple_tag(marks.shape, name="shape")
 register.filter("inline", foreign.inline)
 register.filter("block", foreign.block)
 register.filter("plain", foreign.plain)
@@ -33,6 +34,12 @@ def item_mark(context: Mapping[str, Any], standing: ItemStanding) -> SafeString:
     confirmed = moments.brief(now - standing.confirmed) if standing.confirmed else "never"
     said = f"{standing.sentence}; last confirmed {confirmed}{' ago' if standing.confirmed else ''}"
     return marks.numbered(standing.verdict, standing.item.number, confirmed, said)
+
+
+@register.simple_tag(takes_context=True)
+def may_somewhere(context: Mapping[str, Any], ability: str) -> bool:
+    """Whether a menu entry makes sense for this reader."""
+    return can_somewhere(context["user"], ability)
 
 
 @register.filter

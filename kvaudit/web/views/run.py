@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
+from kvaudit.audits import services
 from kvaudit.audits.models import Run
 from kvaudit.web.page import SignedIn, page, require
 from kvaudit.web.tables.progress import progress_of
@@ -59,10 +60,11 @@ def cancel(request: SignedIn, pk: int) -> HttpResponse:
     if found.ended:
         messages.warning(request, f"Run {pk} had already ended.")
     else:
-        from kvaudit.audits import services
-
-        services.request_cancel(run=found, actor=request.user)
-        messages.success(request, f"Run {pk} stops before its next step.")
+        stopped = services.request_cancel(run=found, actor=request.user)
+        if stopped:
+            messages.success(request, f"Run {pk} stops before its next step.")
+        else:
+            messages.warning(request, f"Run {pk} had just ended.")
     return redirect("run", pk)
 
 
