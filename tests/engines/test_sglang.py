@@ -130,6 +130,16 @@ class TestRanks:
         found = facts(sglang_server(info, 40_960, more={"/v1/loads": loads("0.5.22", 412_672)}))
         assert found.pool.value == 1000
 
+    def test_a_smaller_top_level_counts_beside_several_ranks(self) -> None:
+        payload = sglang_server(
+            sglang_file("server_info-dp2-0.5.22") | {"max_total_num_tokens": 1000},
+            163_840,
+            more={"/v1/loads": loads("0.5.22", 300_032, 300_032)},
+        )
+        found = facts(payload)
+        assert found.pool.value == 1000
+        assert any("it counts too" in note for note in found.notes)
+
     def test_tensor_parallel_gauges_of_one_rank_are_one_rank(self) -> None:
         gauge = "".join(
             f'sglang:max_total_num_tokens{{dp_rank="{dp}",tp_rank="{tp}"}} {300_000 + dp}.0\n'
@@ -191,7 +201,9 @@ class TestSlidingWindow:
 class TestContext:
     def test_adapters_cards_do_not_count(self) -> None:
         listed = models(
-            card("lora", None, parent="qwen3-32b"), card("other", 9, parent="x"), card("qwen3-32b", 40_960)
+            card("lora", None, parent="qwen3-32b"),
+            card("other", 99_999, parent="x"),
+            card("qwen3-32b", 40_960),
         )
         found = facts(sglang_server(single(), None, more={"/v1/models": listed}))
         assert found.context.value == 40_960
