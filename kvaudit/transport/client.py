@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import re
 import ssl
-import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -167,7 +166,7 @@ class Client:
         limits = limits or self.limits
         request = self._build(method, path, content, content_type, tuple(headers), limits)
         where = f"{method} {self.base}{path}"
-        began = time.perf_counter()
+        began = _now()
         try:
             async with asyncio.timeout(limits.total):
                 with _sentences(where, limits, self.redactor):
@@ -267,7 +266,7 @@ class Client:
                 response.status,
                 content_type=kept.get("content-type", ""),
                 headers=kept,
-                first_byte=time.perf_counter() - began,
+                first_byte=_now() - began,
             ),
             began,
         )
@@ -324,7 +323,7 @@ class StreamedResponse:
             exposed,
             head.headers,
             head.first_byte,
-            time.perf_counter() - self._began,
+            _now() - self._began,
         )
 
     async def events(self) -> AsyncIterator[Event]:
@@ -332,7 +331,7 @@ class StreamedResponse:
         `done` and `error` say how it went. The body cap applies to the whole stream."""
         parser = EventParser()
         async for piece in self._pieces():
-            for raw in parser.feed(piece, time.perf_counter() - self._began):
+            for raw in parser.feed(piece, _now() - self._began):
                 body, _ = self._redactor.body(raw.data.encode())
                 event = Event(body.decode(errors="replace"), raw.event, raw.id, raw.seconds)
                 self._note(event)
@@ -350,6 +349,11 @@ class StreamedResponse:
             self.error = event.error
         if self.first_token is None and event.text:
             self.first_token = event.seconds
+
+
+def _now() -> float:
+    """The running loop's clock: monotonic, and simulated where the loop simulates time."""
+    return asyncio.get_running_loop().time()
 
 
 def check_headers(headers: Iterable[tuple[str, str]]) -> None:
