@@ -12,9 +12,9 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 Kind = Literal["release", "candidate", "nightly", "vendor", "unknown"]
@@ -25,6 +25,7 @@ _PLATFORM_SUFFIX = re.compile(
 )
 _IMPLICIT_POST = re.compile(r"^v?\d+(\.\d+)*-\d+$")
 _PLAIN_LOCAL = re.compile(r"^(g[0-9a-f]{6,40}|cu\d+|rocm[\d]*|cpu|xpu|sm\d+|d\d{8}|precompiled|\d+)$")
+_CLAUSE = re.compile(r"^\s*(~=|==|!=|<=|>=|<|>)\s*([^\s=<>!~]{1,60})\s*$")
 _MOVING_TAGS = frozenset({"latest", "dev", "main", "master", "stable", "edge", "head", "preview"})
 
 
@@ -52,6 +53,11 @@ def parse_build(text: object) -> Build:
     shown = text.strip()[:_LONGEST]
     if len(text.strip()) > _LONGEST:
         return Build(shown, "unknown", why="is far too long for a version")
+    return _parsed(shown)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(shown: str) -> Build:
     tag = _image_tag(shown)
     if not tag:
         return Build(shown, "unknown", why="names an image by digest, which says nothing of its version")
@@ -110,30 +116,35 @@ _COMPARE: dict[str, Callable[[Version, Version], bool]] = {
 }
 
 
+@lru_cache(maxsize=1024)
 def parse_range(text: str) -> tuple[tuple[str, Version], ...]:
     """``>=0.4.7,<0.5.20`` as pairs of operator and version; ValueError with a sentence otherwise.
 
     Plain ordering on purpose: PEP 440's own ``<0.5.20`` leaves 0.5.20rc1 out, but a pre-release of
     the fix counts as affected."""
+    pairs: list[tuple[str, Version]] = []
     try:
-        pairs = [pair for each in SpecifierSet(text) for pair in _clauses(each.operator, each.version)]
-    except (InvalidSpecifier, InvalidVersion):
+        for each in text.split(","):
+            clause = _CLAUSE.match(each)
+            if clause is None:
+                raise InvalidVersion(each)
+            pairs += _clauses(clause[1], clause[2])
+    except InvalidVersion:
         raise ValueError(f"{text!r} is no version range; write one like >=0.4.7,<0.5.20") from None
-    if not pairs:
-        raise ValueError("a version range must not be empty")
     return tuple(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
 
 
 def _clauses(op: str, text: str) -> list[tuple[str, Version]]:
     """One specifier as plain comparisons; ``~=0.5.22`` and ``==0.5.*`` become two."""
-    if op in _COMPARE and not text.endswith(".*"):
+    wild = text.endswith(".*")
+    if op in _COMPARE and not wild:
         return [(op, Version(text))]
-    if op == "~=" or (op == "==" and text.endswith(".*")):
-        lowest = Version(text.removesuffix(".*"))
-        kept = lowest.release[:-1] if op == "~=" else lowest.release
-        beyond = Version(".".join(map(str, (*kept[:-1], kept[-1] + 1))) + ".dev0")
-        return [(">=", lowest if op == "~=" else Version(f"{lowest}.dev0")), ("<", beyond)]
-    raise InvalidSpecifier(f"{op}{text}")
+    lowest = Version(text.removesuffix(".*"))
+    kept = lowest.release[:-1] if op == "~=" else lowest.release
+    if op not in ("~=", "==") or (op == "~=" and (wild or not kept)):
+        raise InvalidVersion(f"{op}{text}")
+    beyond = Version(".".join(map(str, (*kept[:-1], kept[-1] + 1))) + ".dev0")
+    return [(">=", lowest if op == "~=" else Version(f"{lowest}.dev0")), ("<", beyond)]
 
 
 def in_range(build: Build, text: str) -> bool | None:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from packaging.version import Version
+
+from kvaudit.advisories.versions import parse_build
 from kvaudit.checks.contract import Audit, NodeSeen
 from kvaudit.checks.scope import read_nodes
 from kvaudit.readings import EngineFacts
 
 Answer = bool | None
+
+NIXL_METRICS = Version("0.11.2")
 
 
 def answers_for(node: NodeSeen, audit: Audit) -> Callable[[str], Answer]:
@@ -43,6 +48,8 @@ def _read(node: NodeSeen, condition: str) -> Answer:
         return None if not role else role in ("prefill", "decode")
     if condition == "mooncake_store":
         return _mooncake_store(facts)
+    if condition == "nixl" and facts.engine == "vllm":
+        return _no_nixl(facts)
     return None
 
 
@@ -52,6 +59,14 @@ def _mooncake_store(facts: EngineFacts) -> Answer:
         return False
     store = facts.setting("hicache_storage_backend")
     return str(store.value).lower() == "mooncake" if store.known else None
+
+
+def _no_nixl(facts: EngineFacts) -> Answer:
+    """From 0.11.2 a configured NIXL connector registers metrics; where metrics were read (the pool is
+    known from nowhere else) and none of them is there, the connector is not."""
+    build = parse_build(facts.version.value)
+    recent = build.kind == "release" and build.low is not None and build.low >= NIXL_METRICS
+    return False if recent and facts.pool.known and "nixl" not in facts.components else None
 
 
 def _computed(condition: str, nodes: Sequence[NodeSeen], audit: Audit) -> Answer:

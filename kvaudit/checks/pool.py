@@ -180,9 +180,13 @@ def _judge_edge(each: NodePool, audit: Audit, found: Findings) -> None:
 
 
 def _judge_low_confidence(each: NodePool, found: Findings) -> None:
-    """An upper bound that happens to suffice proves nothing (vLLM's hybrid models overstate 4 x)."""
+    """An upper bound that happens to suffice proves nothing (vLLM's hybrid models overstate 4 x); an
+    adapter that only doubts its number says so in a note."""
     if "low confidence" in each.pool.source.lower():
         found.unknowns.append(f"the pool of {each.node.name} is only an upper bound ({each.pool.source})")
+    found.warnings += [
+        f"{each.node.name}: {note}" for note in each.facts.notes if "low confidence" in note.lower()
+    ]
 
 
 def judge_pairing(nodes: Sequence[NodePool], found: Findings) -> None:

@@ -10,6 +10,7 @@ from kvaudit.checks.contract import Audit, NodeSeen
 from kvaudit.verdict import Evidence
 
 ROLES = ("prefill", "decode", "unified")
+_ENGINES = frozenset({"sglang", "vllm", "trtllm", "generic"})
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -38,18 +39,14 @@ def evidence(audit: Audit) -> tuple[Evidence, ...]:
 
 def scope(nodes: Sequence[NodeSeen]) -> str:
     """ "one prefill node", "two prefill and one decode node", "one node of unknown role"."""
-    counted = Counter(node.effective_role for node in nodes)
-    parts = [f"{_number(counted[role])} {role}" for role in ROLES if counted[role]]
-    other = sum(count for role, count in counted.items() if role not in ROLES)
+    found = Counter(node.effective_role for node in nodes)
+    parts = [f"{_number(found[role])} {role}" for role in ROLES if found[role]]
+    other = sum(count for role, count in found.items() if role not in ROLES)
     if not parts:
         return f"{_number(other)} node{'' if other == 1 else 's'} of unknown role" if other else "no node"
-    total = sum(counted[role] for role in ROLES)
-    words = f"{listed(parts)} node{'' if total == 1 or counted[_last(counted)] == 1 else 's'}"
+    last = [role for role in ROLES if found[role]][-1]
+    words = f"{listed(parts)} node{'' if found[last] == 1 else 's'}"
     return f"{words} and {_number(other)} of unknown role" if other else words
-
-
-def _last(counted: Counter[str]) -> str:
-    return [role for role in ROLES if counted[role]][-1]
 
 
 def unlisted_workers(audit: Audit) -> tuple[str, ...]:
@@ -85,9 +82,11 @@ def thousands(number: int) -> str:
 
 
 def sentence(text: str) -> str:
-    """Capital first letter and one full stop."""
+    """Capital first letter (but names stay as they are written) and one full stop."""
     text = text.strip().rstrip(".")
-    return f"{text[:1].upper()}{text[1:]}." if text else ""
+    first = text.partition(" ")[0]
+    named = first in _ENGINES or any(not char.isalpha() for char in first.rstrip(",;:"))
+    return f"{text if named else text[:1].upper() + text[1:]}." if text else ""
 
 
 def _number(count: int) -> str:

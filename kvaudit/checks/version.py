@@ -233,10 +233,24 @@ def summarise(verdict: Verdict, found: Findings, standings: Sequence[Standing], 
         count = len({match.advisory.id for each in standings for match in each.matches})
         also = f" {count} without an established range or of lesser effect are listed." if count else ""
         pinned = any(pins_for(each.engine, audit.rules.pins) for each in standings)
-        return f"{builds} on {where} {'satisfies its pin' if pinned else 'has no pin'}. {CLEAR}{also}"
-    first, *others = found.fails or found.errors or found.unknowns
+        return (
+            f"{builds} on {where} {'satisfies its pin' if pinned else 'has no pin to satisfy'}. {CLEAR}{also}"
+        )
+    if verdict is Verdict.FAIL:
+        condemned = filter(None, (_condemned(each, audit) for each in standings))
+        return sentence(f"On {where}, {'; '.join(condemned)}")
+    first, *others = found.errors or found.unknowns
     more = f"; and {len(others)} more" if others else ""
     return sentence(f"On {where}, {first}{more}" if standings else first)
+
+
+def _condemned(each: Standing, audit: Audit) -> str:
+    """ "sglang 0.5.19 is outside the pin sglang >=0.5.22 and affected by KVA-001 and KVA-004"."""
+    broken = [str(pin) for pin in pins_for(each.engine, audit.rules.pins) if pin.allows(each.build) is False]
+    ids = [match.advisory.id for match in each.matches if match.outcome == "applies"]
+    parts = [f"outside the pin {listed(broken)}"] if broken else []
+    parts += [f"affected by {listed(ids)}"] if ids else []
+    return f"{_name(each)} is {listed(parts)}" if parts else ""
 
 
 def advise(verdict: Verdict, standings: Sequence[Standing]) -> str:
