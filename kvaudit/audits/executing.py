@@ -23,6 +23,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from kvaudit import runner
+from kvaudit.accounts.sealing import SealBroken
 from kvaudit.audits import claiming, options, recording, windows
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.history import histories
@@ -124,7 +125,7 @@ def _load(claims: Sequence[Claim]) -> list[Work]:
         work = Work(each, run, None, known[run.deployment_id], rows[run.deployment_id], budget_of(run))
         try:
             work.target = load_target(run.deployment)
-        except ValueError as fault:  # SealBroken: a stored key cannot be opened
+        except (SealBroken, ValueError) as fault:  # a key that no longer opens, a pin that cannot be read
             work.results = _errors(run.checks, str(fault))
         work.shown = {
             "nodes": len(work.rows),
