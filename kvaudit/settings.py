@@ -41,6 +41,12 @@ EMAIL_TIMEOUT = int(_env.number("EMAIL_TIMEOUT", 10, 1, 120))
 EMAIL_BACKEND = _env.text("EMAIL_BACKEND", "django.core.mail.backends.smtp.EmailBackend")
 DEFAULT_FROM_EMAIL = _env.text("DEFAULT_FROM_EMAIL", "kvaudit@localhost")
 
+# Numbers of the scheduler (kvaudit.audits.options); set only where a default does not fit.
+for _name in ("LEASE_SECONDS", "HEARTBEAT_SECONDS", "RING_AGAIN_SECONDS", "SHORTEST_EXPIRY_SECONDS",
+              "RETRY_DELAY_SECONDS", "SHORTEST_OVERDUE_SECONDS"):  # fmt: skip
+    if _env.text(f"AUDIT_{_name}"):
+        globals()[f"AUDIT_{_name}"] = _env.number(f"AUDIT_{_name}", 0, 0.1, 86_400)
+
 METRICS_TOKEN = _env.text("METRICS_TOKEN")
 _trust_proxy = _env.flag("TRUST_PROXY_HEADERS")
 _log_level = _env.text("LOG_LEVEL", "INFO").upper()
