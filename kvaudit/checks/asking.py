@@ -125,9 +125,17 @@ class Prober(Protocol):
     rounds_ceiling: int | None  # what the budget allows, None = no ceiling
 
     async def framed(
-        self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = (), *, tenant: str = ""
+        self,
+        marker: Marker,
+        tokens: int,
+        tail: str,
+        needles: Sequence[Needle] = (),
+        *,
+        tenant: str = "",
+        lead: str = "",
     ) -> Prompt:
-        """A prompt of exactly ``tokens`` tokens of this target's tokenizer; ValueError when impossible."""
+        """A prompt that the target counts as exactly ``tokens`` tokens: ``lead``, frames of the
+        marker with the needles between them, ``tail``. ValueError when impossible."""
         ...
 
     async def ask(

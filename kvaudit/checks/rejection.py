@@ -16,7 +16,7 @@ from kvaudit.checks.asking import Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.ladder import Rung, bisect, rungs
 from kvaudit.checks.rejection_verdict import judge_ladder
-from kvaudit.checks.trials import NONCE_ROOM, Trial, kept, trial, unaskable
+from kvaudit.checks.trials import Trial, trial, unaskable
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_nonce
 from kvaudit.verdict import Evidence, Result
@@ -98,17 +98,19 @@ class _Climb:
     def __init__(self, prober: Prober, seen: LadderSeen) -> None:
         self._prober, self._seen = prober, seen
         self._late = 0
+        self._confirmed: set[str] = set()
 
     async def all(self, steps: Sequence[Rung]) -> None:
         for repeat in range(max(rung.repeats for rung in steps)):
             for rung in steps:
-                if repeat < rung.repeats and not self._seen.unhealthy:
+                if repeat < rung.repeats and rung.name not in self._confirmed and not self._seen.unhealthy:
                     await self._rung(rung, repeat)
 
     async def _rung(self, rung: Rung, repeat: int) -> None:
         found = await self.ask(rung.name, rung.tokens, repeat)
         doubtful = found.wrong or found.outcome in (Outcome.EMPTY, Outcome.CUT, Outcome.FAILED)
-        if doubtful and rung.repeats == 1:  # a rung asked once is asked again before it decides anything
+        if doubtful and rung.name not in self._confirmed:  # nothing decides once: it is asked again at once
+            self._confirmed.add(rung.name)
             for again in range(1, CONFIRMATIONS):
                 await self.ask(rung.name, rung.tokens, again)
         if self._wrong_twice(rung.name):
@@ -158,6 +160,3 @@ class _Climb:
 
         self._seen.first_rejected = await bisect(read, self._seen.context)
         self._seen.located = self._seen.first_rejected is not None
-
-
-__all__ = ["NONCE_ROOM", "LadderSeen", "Rejection", "kept"]

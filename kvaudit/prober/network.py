@@ -134,7 +134,14 @@ class NetworkProber:
     # -- prompts -------------------------------------------------------------------------------
 
     async def framed(
-        self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = (), *, tenant: str = ""
+        self,
+        marker: Marker,
+        tokens: int,
+        tail: str,
+        needles: Sequence[Needle] = (),
+        *,
+        tenant: str = "",
+        lead: str = "",
     ) -> Prompt:
         """A prompt that the target counts as exactly ``tokens`` tokens, what it adds itself included;
         ValueError when this target cannot be given one."""
@@ -143,7 +150,7 @@ class NetworkProber:
             raise ValueError("the target has not been calibrated")
         added = self.template.get(tenant, 0)
         if self.mode.takes_ids:
-            prompt = await self._spelling(tenant).framed(marker, tokens - added, tail, needles)
+            prompt = await self._spelling(tenant).framed(marker, tokens - added, tail, needles, lead)
         else:
             prompt = await counted(
                 marker, tokens - added, tail, needles, lambda text: self._count(tenant, text)

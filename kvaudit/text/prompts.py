@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kvaudit.text.markers import Draw, Marker, draw_words
+from kvaudit.text.markers import Draw, Marker, draw_words, words
 from kvaudit.text.matcher import normal_words
 
 NONCE_KEY = "Q"
@@ -113,3 +113,13 @@ def draw_needles(
         Needle(letters[index], chosen[index], depth)
         for index, depth in enumerate(depth for depth in depths for _ in range(per_depth))
     )
+
+
+def draw_leads(draw: Draw, count: int) -> list[str]:
+    """First words of prompts that differ in their first letter while letters last, then in the word."""
+    listed, letters, chosen = words(), list(string.ascii_lowercase), []
+    while len(chosen) < count:
+        initial = letters.pop(draw(len(letters))) if letters else ""
+        fitting = [word for word in listed if word.startswith(initial)] or list(listed)
+        chosen.append(fitting[draw(len(fitting))].capitalize() + ". ")
+    return chosen

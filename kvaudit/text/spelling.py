@@ -44,20 +44,24 @@ class Spelling:
             self._known[text] = found
         return self._known[text]
 
-    async def framed(self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = ()) -> Prompt:
+    async def framed(
+        self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = (), lead: str = ""
+    ) -> Prompt:
         """Numbered frames of ``marker`` up to exactly ``tokens`` tokens, the last of them ``tail``
-        (the question; "" for a text cut anywhere). Needles stand between frames at their depth.
-        ValueError when it cannot fit."""
+        (the question; "" for a text cut anywhere). Needles stand between frames at their depth;
+        ``lead`` comes first, so that prompts differ from their first token on. ValueError when it
+        cannot fit."""
+        start = await self.ids(lead) if lead else ()
         end = await self.ids(tail) if tail else ()
         placed = [(needle.depth, await self.ids(needle.said)) for needle in needles]
-        room = tokens - len(end) - sum(len(said) for _, said in placed)
+        room = tokens - len(start) - len(end) - sum(len(said) for _, said in placed)
         if room < 0:
             raise ValueError(f"{tokens} tokens cannot hold the question and {len(placed)} needles")
         shape = frame(marker)
         head, body = await self.ids(shape.head), await self.ids(shape.body)
         digits = [await self.ids(str(digit)) for digit in range(10)]
         filler = _Frames(head, digits, body)
-        pieces: list[bytes] = []
+        pieces = [_encoded(start)]
         laid = 0
         for depth, said in sorted(placed, key=lambda item: item[0]):
             until = round(room * depth)
@@ -111,7 +115,12 @@ def _encoded(ids: Iterable[int]) -> bytes:
 
 
 async def counted(
-    marker: Marker, tokens: int, tail: str, needles: Sequence[Needle], count: Callable[[str], Awaitable[int]]
+    marker: Marker,
+    tokens: int,
+    tail: str,
+    needles: Sequence[Needle],
+    count: Callable[[str], Awaitable[int]],
+    lead: str = "",
 ) -> Prompt:
     """The same prompt as text, for engines that take no ids: grown and padded with single letters
     until ``count`` (tokenizer endpoint, or usage of a calibration) says exactly ``tokens``.
@@ -123,7 +132,7 @@ async def counted(
     end = await count(tail) if tail else 0
     frames, letters = max(0, (tokens - end) // frame_tokens - 1), 0
     for _ in range(12):
-        text = _laid(shape.numbered, frames, needles) + " a" * letters + tail
+        text = lead + _laid(shape.numbered, frames, needles) + " a" * letters + tail
         over = await count(text) - tokens
         if over == 0:
             return Prompt(tokens, text=text)
