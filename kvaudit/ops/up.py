@@ -15,9 +15,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -28,6 +25,7 @@ from kvaudit.ops.launch import Launch, child_environment
 from kvaudit.ops.leftovers import end_leftovers
 from kvaudit.ops.process import Child, die_with_parent, follow_parent
 from kvaudit.ops.progress import Progress
+from kvaudit.ops.ready import answers
 from kvaudit.ops.state import REPOSITORY, State, StateFault, default_state
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
 
@@ -255,15 +253,3 @@ def check_port(host: str, port: int) -> None:
         raise UpFault(
             f"kvaudit cannot listen on {host}: {error.strerror}. Choose another KVAUDIT_HOST."
         ) from None
-
-
-def answers(url: str) -> bool:
-    """Whether a GET brings 200."""
-    # Without the environment's proxies: the address is this machine.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(url, timeout=2) as response:
-            return bool(response.status == 200)
-    except (OSError, urllib.error.URLError):
-        time.sleep(0.05)
-        return False
