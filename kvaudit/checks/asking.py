@@ -6,7 +6,7 @@ lab's virtual clock; a check sees only this. Every request is counted before it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -162,9 +162,9 @@ class Prober(Protocol):
         """ "" when the target is healthy and answers a short ordinary request, else a sentence."""
         ...
 
-    async def counters(self) -> dict[str, float]:
-        """Engine counters by our names where readable: prompt_tokens, cached_tokens, pool_used,
-        running, waiting, generated_tokens. A name that is absent is unknown."""
+    async def counters(self) -> Mapping[str, float]:
+        """Engine counters of every node as ``name/node number``: served_tokens, cached_tokens,
+        pool_used, running, waiting. What is absent is unknown."""
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -273,7 +273,7 @@ class _Campaign:
         moved = [
             after[name] - before
             for name, before in self._before.items()
-            if name.startswith("served_tokens") and name in after
+            if name.startswith("served_tokens/") and name in after
         ]
         if moved and max(moved) > 0:
             self._seen.served_tokens = max(moved)

@@ -16,7 +16,7 @@ from kvaudit.checks.asking import Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.ladder import Rung, bisect, rungs
 from kvaudit.checks.rejection_verdict import judge_ladder
-from kvaudit.checks.trials import Trial, trial, unaskable
+from kvaudit.checks.trials import Trial, pool_used, trial, unaskable
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_nonce
 from kvaudit.verdict import Evidence, Result
@@ -76,12 +76,12 @@ class Rejection:
         seen = LadderSeen(limits.first_rejected, limits.context, edge_limit=audit.rules.edge_limit)
         climb = _Climb(prober, seen)
         try:
-            before = (await prober.counters()).get("pool_used")
+            before = pool_used(await prober.counters())
             if seen.first_rejected is None:
                 await climb.locate()
             if seen.first_rejected is not None:
                 await climb.all(rungs(seen.first_rejected, seen.context, limits.page, audit.rules.edge_limit))
-            seen.pool_used = (before, (await prober.counters()).get("pool_used"))
+            seen.pool_used = (before, pool_used(await prober.counters()))
         except Stop as stop:
             seen.stopped = stop.reason
         return seen

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kvaudit.checks.asking import Outcome, Prober, Reply
+from kvaudit.checks.asking import Outcome, Reply
 from kvaudit.checks.contract import Audit
 from kvaudit.text.prompts import Nonce
 from kvaudit.verdict import Evidence, Result, Verdict
@@ -119,9 +119,9 @@ def kept(evidence: Sequence[Evidence], most: int = 200) -> tuple[Evidence, ...]:
     return tuple({item.sha256: item for item in evidence[-most * 3 :]}.values())
 
 
-def hands(audit: Audit) -> Prober | None:
-    """The prober of this audit, when active checks can run at all."""
-    return audit.prober
+def pool_used(counters: Mapping[str, float]) -> float | None:
+    """The fullest node's use of its pool; None where no node shows it."""
+    return max((value for name, value in counters.items() if name.startswith("pool_used/")), default=None)
 
 
 def unaskable(check: str, audit: Audit, needs: str) -> Result:

@@ -26,6 +26,13 @@ class SGLangDialect(Dialect):
     modes = (Mode.COMPLETION_IDS, Mode.GENERATE_IDS, Mode.COMPLETION_TEXT, Mode.CHAT_TEXT)
     generate = "/generate"
     salted_modes = (*Dialect.salted_modes, Mode.GENERATE_IDS)
+    counters = {
+        "served_tokens": ("sglang:prompt_tokens_total", "sglang:generation_tokens_total"),
+        "cached_tokens": ("sglang:cached_tokens_total",),
+        "pool_used": ("sglang:num_used_tokens",),
+        "running": ("sglang:num_running_reqs",),
+        "waiting": ("sglang:num_queue_reqs",),
+    }
 
     def call(self, mode: Mode, prompt: Prompt, wish: Wish) -> Call:
         if mode is not Mode.GENERATE_IDS:

@@ -15,6 +15,8 @@ from typing import Any
 
 import orjson
 
+from kvaudit.engines import _prometheus
+from kvaudit.engines.contract import Answer
 from kvaudit.readings import EngineFacts, whole_number
 from kvaudit.text.spelling import Prompt
 
@@ -111,6 +113,16 @@ class Dialect:
     health = "/health"
     salt_field = "cache_salt"
     salted_modes: tuple[Mode, ...] = (Mode.COMPLETION_IDS, Mode.COMPLETION_TEXT, Mode.CHAT_TEXT)
+    metrics = "/metrics"
+    counters: Mapping[str, tuple[str, ...]] = {
+        "served_tokens": ("vllm:prompt_tokens_total", "vllm:generation_tokens_total"),
+        "cached_tokens": ("vllm:prefix_cache_hits_total",),
+        "pool_used": ("vllm:kv_cache_usage_perc",),
+        "running": ("vllm:num_requests_running",),
+        "waiting": ("vllm:num_requests_waiting",),
+    }
+    """Our name -> metrics of one node that add up to it. ``pool_used`` is a share or tokens: it is only
+    compared with itself."""
 
     def call(self, mode: Mode, prompt: Prompt, wish: Wish) -> Call:
         """The request for this prompt; ValueError when the mode cannot carry it."""
@@ -188,6 +200,16 @@ class Dialect:
         vLLM: the context holds prompt and output, so one token is left at N - 1."""
         contexts = [facts.context.value for facts in nodes if facts.context.value is not None]
         return max(0, min(contexts) - prompt_tokens) if contexts else None
+
+    def read_counters(self, body: bytes) -> dict[str, float]:
+        """The counters that a metrics page shows; a name with a missing part is left out."""
+        seen = _prometheus.parse(Answer(self.metrics, 200, body))
+        found: dict[str, float] = {}
+        for name, parts in self.counters.items():
+            totals = [seen.total(part) for part in parts]
+            if all(total is not None for total in totals):
+                found[name] = sum(total for total in totals if total is not None)
+        return found
 
 
 def error_in(payload: Mapping[str, Any]) -> tuple[str, int | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,10 +45,6 @@ class CannotAsk(Exception):
     """The target cannot be asked at all: no way to send a prompt works, or a key is refused."""
 
 
-async def _nothing() -> Mapping[str, float]:
-    return {}
-
-
 @dataclass(slots=True)
 class NetworkProber:
     """Asks through ``wires`` (tenant name -> client of the entry). ``node_wires`` reach the nodes
@@ -65,7 +61,6 @@ class NetworkProber:
     spent: Spent = field(default_factory=Spent)
     seal: Seal | None = None
     stopped: Callable[[], str] = lambda: ""  # "" while requests may be sent, else why not (a sentence)
-    read_counters: Callable[[], Awaitable[Mapping[str, float]]] = _nothing
     rounds_ceiling: int | None = None
     answer_seconds: float = ANSWER_SECONDS
     mode: Mode | None = None
@@ -90,7 +85,19 @@ class NetworkProber:
         return wanted if found is None else max(1, min(wanted, found))
 
     async def counters(self) -> Mapping[str, float]:
-        return await self.read_counters()
+        """Counters of every node, as ``name/number of the node``; what a node does not show is absent."""
+        found: dict[str, float] = {}
+        for number, wire in enumerate(self.node_wires):
+            try:
+                answer = await wire.request(
+                    "GET", self.dialect.metrics, limits=WireLimits(total=TOKENIZER_SECONDS)
+                )
+            except TransportError:
+                continue
+            if answer.status == 200:
+                for name, value in self.dialect.read_counters(answer.body).items():
+                    found[f"{name}/{number}"] = value
+        return found
 
     # -- finding a way in ----------------------------------------------------------------------
 
