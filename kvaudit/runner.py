@@ -230,10 +230,12 @@ class _Anonymously:
         self._budget = budget
         self._open = open_clients
         self._clients: dict[str, Client] = {}
+        self._slots = asyncio.Semaphore(budget.concurrency)
 
     async def ask(self, name: str, path: str) -> Anonymous:
         try:
-            response = await (await self._client(name)).get(path)
+            async with self._slots:
+                response = await (await self._client(name)).get(path)
         except TransportError as error:
             return Anonymous(0, problem=str(error))
         return Anonymous(response.status, response.body, exposed=response.exposed)
