@@ -88,6 +88,7 @@ def _new_state() -> Path:
 
 _state = Path(os.environ[STATE_VARIABLE]) if _is_xdist_worker() else _new_state()
 os.environ[STATE_VARIABLE] = str(_state)
+(_state / "static").mkdir(exist_ok=True)  # whitenoise warns about a missing folder
 _cluster = Cluster(_state)
 
 os.environ.update(

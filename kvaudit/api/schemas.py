@@ -1,0 +1,68 @@
+"""What goes in and out, for OpenAPI."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from ninja import Schema
+from pydantic import ConfigDict, Field
+
+Verdict = Literal["pass", "fail", "inconclusive", "error"]
+
+
+class Problem(Schema):
+    """Every answer that is not 2xx."""
+
+    error: str = Field(description="A sentence: what is wrong and what to do.")
+
+
+class GateQuestion(Schema):
+    """The report of the gate that asks (``kvaudit gate --json``). Other fields are ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    schema_: Literal["kvaudit.report/1"] = Field(alias="schema")
+    verdict: Verdict
+
+
+class GateReason(Schema):
+    check: str
+    verdict: Verdict
+    summary: str
+
+
+class GateAnswer(Schema):
+    """What history says; the asker combines it with the own reading, the worse verdict wins."""
+
+    deployment: str
+    verdict: Verdict
+    exit_code: int = Field(ge=0, le=3)
+    summary: str
+    reasons: list[GateReason]
+    edge_limit_seen_refusing: bool
+
+
+class DeploymentLine(Schema):
+    slug: str
+    team: str
+    verdict: Verdict
+    warn: bool
+
+
+class CheckLine(Schema):
+    check: str
+    verdict: Verdict = Field(description="What counts now: inconclusive when missing or expired.")
+    said: Verdict | None = Field(description="The last verdict; null when it never ran.")
+    warn: bool
+    summary: str
+    since: datetime | None
+    last_confirmed: datetime | None
+    expires_at: datetime | None
+    expired_by: str
+
+
+class DeploymentDetail(DeploymentLine):
+    checks: list[CheckLine]
+    missing: list[str]
+    expired: list[str]
