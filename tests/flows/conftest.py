@@ -1,0 +1,23 @@
+"""One house per file; every test in it uses deployments of its own. Imports are inside: Django is not
+set up yet when this file is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.flows.house import House
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    from tests.flows.house import House
+
+    opened = House()
+    try:
+        yield opened.open()
+    finally:
+        opened.close()

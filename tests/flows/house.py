@@ -1,0 +1,179 @@
+"""The product's processes for one flow: its own PostgreSQL, Valkey, worker and beat, each of which can
+be killed. Nothing outlives the fixture: every child is its own session and is ended with its group."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from kvaudit.ops import embedded
+from kvaudit.ops.process import Child, spawn
+
+ROOT = Path(__file__).resolve().parents[2]
+
+QUICK = {
+    "LEASE_SECONDS": 3,
+    "HEARTBEAT_SECONDS": 0.5,
+    "RING_AGAIN_SECONDS": 2,
+    "SHORTEST_EXPIRY_SECONDS": 10,
+    "SHORTEST_OVERDUE_SECONDS": 5,
+    "RETRY_DELAY_SECONDS": 900,
+}
+
+
+class House:
+    """Start with `open`, end with `close`. ``audit`` overrides numbers of `kvaudit.audits.options`."""
+
+    def __init__(self, *, beat_seconds: float = 0.5, concurrency: int = 2, **audit: float) -> None:
+        self.state = Path(tempfile.mkdtemp(prefix="kvaudit-flow-"))
+        self.state.chmod(0o755)  # as root, PostgreSQL's ordinary user must pass
+        self.postgres = embedded.Postgres(self.state, ("fsync=off",))
+        self.valkey = embedded.Valkey(self.state)
+        self.concurrency = concurrency
+        self.env = {
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "tests.flows.settings",
+            "FLOW_AUDIT": json.dumps({**QUICK, **audit}),
+            "BEAT_SECONDS": str(beat_seconds),
+            "DATABASE_URL": self.postgres.url(embedded.APP_ROLE),
+            "BROKER_URL": self.valkey.url(),
+            "KVAUDIT_ADMIN_PASSWORD": "only-for-this-flow-4711",
+            "STATIC_ROOT": str(self.state / "static"),
+            "LOG_LEVEL": "INFO",
+            "PYTHONPATH": str(ROOT),
+        }
+        self.env.pop("DATABASE_OWNER_URL", None)
+        self.children: dict[str, Child] = {}
+
+    def open(self) -> House:
+        self.postgres.initialise()
+        self.start_database()
+        self.start_broker()
+        owner = {**self.env, "DATABASE_OWNER_URL": self.postgres.url(embedded.OWNER_ROLE)}
+        self._python("manage.py", "initialise", env=owner)
+        return self
+
+    def close(self) -> None:
+        for name in ("beat", "worker", "valkey", "postgres"):
+            if name in self.children:
+                self.children[name].stop()
+        for folder in (self.postgres.folder, self.postgres.socket, self.state):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    # Processes
+
+    def start_database(self) -> None:
+        self._child("postgres", lambda log: self.postgres.start(log), self.postgres.ready)
+
+    def start_broker(self) -> None:
+        self._child("valkey", lambda log: self.valkey.start(log), self.valkey.ready)
+
+    def start_worker(self, *queues: str) -> None:
+        """One worker; ready when it says so."""
+        command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-l", "INFO", "-n", "flow@%h"]
+        command += ["-Q", ",".join(queues or ("passive", "active")), "-c", str(self.concurrency)]
+        command += ["--without-gossip", "--without-mingle"]
+        self._celery("worker", command, " ready.")
+
+    def start_beat(self) -> None:
+        command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile="]
+        self._celery("beat", command, "beat: Starting")
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to the process and its whole group, as the kernel's memory killer would."""
+        self.children[name].end_group()
+        process = self.children.pop(name).process
+        assert process is not None
+        process.wait(10)
+
+    def stop(self, name: str) -> None:
+        self.children.pop(name).stop()
+
+    def kill_pool_child(self) -> int:
+        """SIGKILL to one busy child of the worker's pool; the worker itself lives on."""
+        process = self.children["worker"].process
+        assert process is not None
+        listed = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True, check=True
+        )
+        children = [int(pid) for pid in listed.stdout.split()]
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        return len(children)
+
+    # What is true
+
+    def furnish(self, **wanted: Any) -> dict[str, int]:
+        made: dict[str, int] = json.loads(self._python("-m", "tests.flows.furnish", json.dumps(wanted)))
+        return made
+
+    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.postgres.url(embedded.OWNER_ROLE), autocommit=True) as connection:
+            return connection.execute(query, values).fetchall()  # type: ignore[arg-type]
+
+    def one(self, query: str, *values: Any) -> Any:
+        return self.rows(query, *values)[0][0]
+
+    def do(self, statement: str, *values: Any) -> None:
+        with psycopg.connect(self.postgres.url(embedded.OWNER_ROLE), autocommit=True) as connection:
+            connection.execute(statement, values)  # type: ignore[arg-type]
+
+    def until(self, truth: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+        """Wait until ``truth()`` holds; its value. Else: what did not happen, and the worker's words."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            try:
+                if found := truth():
+                    return found
+            except psycopg.OperationalError:
+                pass  # the flow has just killed the database
+            time.sleep(0.1)
+        raise AssertionError(f"within {seconds} s: {what}\n{self.log('worker')}\n{self.log('beat')}")
+
+    def quiet(self) -> None:
+        """No plan is due any more, and everything queued has ended."""
+        self.do("UPDATE audits_plan SET enabled = false, next_due = NULL")
+
+    def log(self, name: str) -> str:
+        path = self.state / f"{name}.log"
+        return "\n".join(path.read_text(errors="replace").splitlines()[-25:]) if path.exists() else ""
+
+    # How
+
+    def _python(self, *arguments: str, env: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=ROOT, env=env or self.env, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def _celery(self, name: str, command: list[str], says: str) -> None:
+        path = self.state / f"{name}.log"
+        before = path.stat().st_size if path.exists() else 0
+
+        def said() -> bool:
+            return says in path.read_bytes()[before:].decode(errors="replace")
+
+        self._child(name, lambda log: spawn(command, env=self.env, log=log, cwd=ROOT), said)
+
+    def _child(self, name: str, start: Callable[[Any], subprocess.Popen[bytes]], ready: Callable[[], bool]) -> None:
+        path = self.state / f"{name}.log"
+        with path.open("ab") as log:
+            child = Child(name, lambda: start(log), grace=20, log_path=path)
+            child.start()
+        self.children[name] = child
+        deadline = time.monotonic() + 60
+        while not ready():
+            assert child.alive() and time.monotonic() < deadline, f"{name} does not start: {child.last_words()}"
+            time.sleep(0.05)

@@ -1,0 +1,135 @@
+"""A fleet audited every few seconds while worker, broker and database are each killed.
+
+Every slot of every deployment must be exactly one run or one *missed* row, and none a false pass: the
+nodes whose pool is too small, and those that are away, never pass. Short here; ten minutes of
+one-minute plans with ``make soak``.
+"""
+
+import json
+import os
+import time
+from collections import Counter
+from contextlib import ExitStack
+
+import pytest
+
+from tests.flows.house import House
+from tests.servers import background, hanging, payload, sglang_node
+
+GOOD = json.loads(payload("sglang/server_info-single-0.5.22.json"))
+
+
+def small_pool():
+    """The same node with a pool below its context: it must fail."""
+    return json.loads(json.dumps(GOOD).replace(str(GOOD["max_total_num_tokens"]), "1000"))
+
+
+@pytest.fixture
+def fleet():
+    """20 deployments: 14 sound, 4 with a small pool, 1 that never answers, 1 where nobody listens."""
+    with ExitStack() as stack:
+        sound = stack.enter_context(background(sglang_node(GOOD)))
+        small = stack.enter_context(background(sglang_node(small_pool())))
+        mute = stack.enter_context(background(hanging()))
+        deployments = {f"sound-{number}": [sound.url] for number in range(14)}
+        deployments |= {f"small-{number}": [small.url] for number in range(4)}
+        deployments |= {"mute": [mute.url], "nobody": ["http://127.0.0.1:9"]}
+        yield deployments
+
+
+def audited_while_killing(house, deployments, *, interval, seconds, kills):
+    """Let beat audit for ``seconds``; ``kills`` are (at second, what). Returns {slug: deployment id}."""
+    made = house.furnish(deployments=deployments, interval=interval)
+    began = time.monotonic()
+    house.start_worker()
+    house.start_beat()
+    back = {"worker": house.start_worker, "postgres": house.start_database, "valkey": house.start_broker}
+    for at, what in kills:
+        time.sleep(max(0.0, began + at - time.monotonic()))
+        house.kill(what)
+        back[what]()
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
+    house.quiet()
+    house.until(
+        lambda: house.one("SELECT count(*) FROM audits_run WHERE state IN ('queued', 'running')") == 0
+        and house.one("SELECT count(*) FROM audits_plan WHERE missed_from IS NOT NULL") == 0,
+        "everything queued has ended",
+        seconds=max(60, interval * 4),
+    )
+    return made
+
+
+def check(house, made, interval):
+    """The invariants; returns how the slots were spent."""
+    rows = house.rows(
+        "SELECT deployment_id, slot, state, verdict, attempt, id FROM audits_run WHERE slot IS NOT NULL ORDER BY slot"
+    )
+    by_deployment = {pk: [] for pk in made.values()}
+    for row in rows:
+        by_deployment[row[0]].append(row)
+    for slug, pk in made.items():
+        slots = [row[1] for row in by_deployment[pk]]
+        assert len(slots) == len(set(slots)), f"{slug}: a slot has two rows"
+        gaps = {(later - earlier).total_seconds() for earlier, later in zip(slots, slots[1:], strict=False)}
+        assert gaps <= {interval}, f"{slug}: slots are missing ({gaps})"
+    states = Counter(row[2] for row in rows)
+    assert set(states) <= {"finished", "missed"}
+    assert all((row[3] is None) == (row[2] == "missed") for row in rows)
+    verdicts = {slug: Counter(row[3] for row in by_deployment[pk] if row[3]) for slug, pk in made.items()}
+    for slug, seen in verdicts.items():
+        if not slug.startswith("sound"):
+            assert not seen["pass"], f"{slug} passed"
+    # A pass has every result behind it, of its last attempt, and all of them pass.
+    assert not house.rows(
+        "SELECT run.id FROM audits_run run WHERE verdict = 'pass' AND (SELECT count(DISTINCT check_id) FROM"
+        " audits_result WHERE run_id = run.id AND verdict = 'pass') <> cardinality(run.checks)"
+    )
+    assert not house.rows(
+        "SELECT run.id FROM audits_run run WHERE verdict = 'pass' AND EXISTS (SELECT 1 FROM audits_result"
+        " WHERE run_id = run.id AND verdict = 'fail')"
+    )
+    # One ledger entry per run that ended, and the chain holds.
+    assert house.one("SELECT count(*) FROM ledger_entry WHERE kind = 'run.finished'") == house.one(
+        "SELECT count(*) FROM audits_run WHERE state = 'finished'"
+    )
+    # Never two open intervals of one check, none that overlap.
+    assert not house.rows(
+        "SELECT a.id FROM audits_checkstate a JOIN audits_checkstate b ON a.deployment_id = b.deployment_id"
+        " AND a.check_id = b.check_id AND a.id < b.id AND a.since < COALESCE(b.closed_at, 'infinity')"
+        " AND b.since < COALESCE(a.closed_at, 'infinity')"
+    )
+    passed = sum(seen["pass"] for slug, seen in verdicts.items() if slug.startswith("sound"))
+    failed = sum(seen["fail"] for slug, seen in verdicts.items() if slug.startswith("small"))
+    assert passed, "nothing sound ever passed"
+    assert failed, "nothing small ever failed"
+    return {"rows": len(rows), **states, "passed": passed, "failed": failed, "retried": sum(row[4] > 1 for row in rows)}
+
+
+@pytest.mark.slow
+def test_every_slot_once_through_a_death_of_each(fleet):
+    house = House(concurrency=3, SHORTEST_EXPIRY_SECONDS=6)
+    try:
+        house.open()
+        made = audited_while_killing(
+            house, fleet, interval=2, seconds=22, kills=[(5, "worker"), (10, "valkey"), (15, "postgres")]
+        )
+        spent = check(house, made, 2)
+    finally:
+        house.close()
+    assert spent["rows"] >= 20 * 8
+
+
+@pytest.mark.soak
+@pytest.mark.skipif("KVAUDIT_SOAK" not in os.environ, reason="ten minutes; make soak")
+def test_ten_minutes_of_every_minute(fleet):
+    house = House(beat_seconds=5, concurrency=3, LEASE_SECONDS=20, HEARTBEAT_SECONDS=2, SHORTEST_EXPIRY_SECONDS=60)
+    try:
+        house.open()
+        made = audited_while_killing(
+            house, fleet, interval=60, seconds=600, kills=[(125, "worker"), (245, "valkey"), (365, "postgres")]
+        )
+        spent = check(house, made, 60)
+        print(f"\nten minutes: {spent}")
+    finally:
+        house.close()
+    assert spent["rows"] >= 20 * 9
