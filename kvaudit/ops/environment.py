@@ -103,8 +103,12 @@ class Environment:
         return number
 
     def names(self, name: str, default: str = "") -> list[str]:
-        """A list separated by commas."""
-        return [part.strip() for part in self.text(name, default).split(",") if part.strip()]
+        """A list separated by commas; commas alone are a fault."""
+        text = self.text(name, default)
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        if text and not parts:
+            self.fault(f"{name} holds commas only: give the values between them.")
+        return parts
 
     def secret_key(self) -> str:
         """Django's signing key: long, varied and not one that everybody knows."""
@@ -154,7 +158,7 @@ class Environment:
         """Fernet keys, newest first; more than one while a key is being changed."""
         name = "ENCRYPTION_KEYS" if self.text("ENCRYPTION_KEYS") else "ENCRYPTION_KEY"
         keys = self.names(name)
-        if not keys:
+        if not self.text(name):
             self.required(
                 "ENCRYPTION_KEY",
                 "the key that encrypts credentials at rest (44 characters, base64 of 32 bytes)",
@@ -177,7 +181,7 @@ class Environment:
         """The host names kvaudit answers to; never all of them."""
         what = "the host names that kvaudit is reached by, separated by commas"
         hosts = self.names("ALLOWED_HOSTS")
-        if not hosts:
+        if not self.text("ALLOWED_HOSTS"):
             self.required("ALLOWED_HOSTS", what)
         if "*" in hosts:
             self.fault(

@@ -1,16 +1,26 @@
 """Numbers for Prometheus, counted in the database when asked.
 
 The processes of web and workers share nothing, so a counter in memory would be one process's share;
-rows are everybody's. Each number costs one indexed query.
+rows are everybody's. Every question is answered by a partial index, so a scrape does not grow with
+history.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+from django.db import DatabaseError
+from django.db.models import Count, Max, Min
+from django.utils import timezone
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from kvaudit.audits.models import CheckState, Overdue, Run, RunState
+from kvaudit.ledger.models import Entry
+from kvaudit.notify.models import Delivery, OutboxMessage
+from kvaudit.verdict import Verdict
 
 
 class DatabaseCollector:
@@ -18,27 +28,69 @@ class DatabaseCollector:
 
     def collect(self) -> Iterator[Metric]:
         """The families; a database that does not answer is itself a number."""
-        from django.db import DatabaseError
-
         up = GaugeMetricFamily("kvaudit_database_up", "1 when the database answered this scrape.")
         try:
-            families = list(self.families())
+            families = [_states(), *_runs(), _overdue(), _outbox(), _ledger()]
         except DatabaseError:
             families = []
-            up.add_metric([], 0)
-        else:
-            up.add_metric([], 1)
+        up.add_metric([], 1 if families else 0)
         yield up
         yield from families
 
-    def families(self) -> Iterator[Metric]:
-        """Counts by state; raises DatabaseError when the database does not answer."""
-        from django.db import connection
 
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-        return
-        yield
+def _states() -> Metric:
+    family = GaugeMetricFamily(
+        "kvaudit_check_states",
+        "Current states of checks, by check and verdict; expired ones apart.",
+        labels=["check", "verdict"],
+    )
+    current: Any = CheckState.objects.current()  # Any: mypy's plugin does not know the annotation "expired"
+    rows = current.values("check_id", "expired", "verdict").annotate(rows=Count("pk"))
+    counts: dict[tuple[str, str], int] = {}
+    for row in rows.order_by():
+        verdict = "expired" if row["expired"] else row["verdict"]
+        counts[row["check_id"], verdict] = counts.get((row["check_id"], verdict), 0) + row["rows"]
+    # Zeros as well: an alert on a series that is not there never fires.
+    for check in sorted({check for check, _ in counts}):
+        for verdict in (*(each.value for each in Verdict), "expired"):
+            family.add_metric([check, verdict], counts.get((check, verdict), 0))
+    return family
+
+
+def _runs() -> Iterator[Metric]:
+    count = GaugeMetricFamily("kvaudit_runs", "Runs that wait or run, by kind.", labels=["kind", "state"])
+    age = GaugeMetricFamily(
+        "kvaudit_oldest_due_run_seconds",
+        "How long the oldest due run has waited for a worker.",
+        labels=["kind"],
+    )
+    now = timezone.now()
+    for kind in ("passive", "active"):
+        pending = Run.objects.filter(kind=kind)
+        for state in (RunState.QUEUED, RunState.RUNNING):
+            count.add_metric([kind, state.value], pending.filter(state=state).count())
+        due = pending.filter(state=RunState.QUEUED, not_before__lte=now).aggregate(oldest=Min("not_before"))[
+            "oldest"
+        ]
+        age.add_metric([kind], (now - due).total_seconds() if due else 0)
+    yield count
+    yield age
+
+
+def _overdue() -> Metric:
+    text = "Plans whose audit of a deployment is overdue."
+    return GaugeMetricFamily("kvaudit_overdue", text, value=Overdue.objects.open().count())
+
+
+def _outbox() -> Metric:
+    text = "Notifications not delivered yet."
+    waiting = OutboxMessage.objects.filter(state=Delivery.PENDING).count()
+    return GaugeMetricFamily("kvaudit_notifications_waiting", text, value=waiting)
+
+
+def _ledger() -> Metric:
+    last = Entry.objects.aggregate(last=Max("sequence"))["last"]
+    return GaugeMetricFamily("kvaudit_ledger_entries", "Entries of the ledger.", value=last or 0)
 
 
 def exposition() -> tuple[bytes, str]:
