@@ -61,7 +61,7 @@ class Preview:
         return bool(self.differences)
 
 
-def text_of(upload: UploadedFile | None, pasted: str) -> str:
+def text_of(upload: UploadedFile[bytes] | None, pasted: str) -> str:
     """The file if there is one, else what was pasted. Raises `Unreadable`."""
     if upload is not None:
         if (upload.size or 0) > LARGEST:

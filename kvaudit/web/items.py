@@ -31,21 +31,24 @@ ITEMS = (
 
 @dataclass(frozen=True, slots=True)
 class ItemStanding:
-    """How one item stands for one deployment. ``confirmed`` is the oldest confirmation among its
-    checks, None while one of them never ran."""
+    """How one item stands for one deployment. ``passed`` is when all of its checks had last passed
+    (the oldest of their last passes), None while one of them never did."""
 
     item: Item
     verdict: Verdict
     sentence: str
-    confirmed: datetime | None
+    passed: datetime | None
 
 
-def item_standings(status: DeploymentStatus) -> list[ItemStanding]:
-    """The five items, from the status that page, API and export share."""
-    return [_standing(item, status.checks) for item in ITEMS]
+def item_standings(
+    status: DeploymentStatus, last_passes: Mapping[str, datetime] | None = None
+) -> list[ItemStanding]:
+    """The five items, from the status that page, API and export share. ``last_passes``: check ->
+    when it was last confirmed as a pass."""
+    return [_standing(item, status.checks, last_passes or {}) for item in ITEMS]
 
 
-def _standing(item: Item, now: Mapping[str, CheckNow]) -> ItemStanding:
+def _standing(item: Item, now: Mapping[str, CheckNow], last_passes: Mapping[str, datetime]) -> ItemStanding:
     known = [now[name] for name in item.checks if name in now and not now[name].missing]
     untested = [name for name in item.checks if name not in now or now[name].missing]
     verdict = roll_up((each.verdict for each in known), missing=bool(untested))
@@ -60,7 +63,7 @@ def _standing(item: Item, now: Mapping[str, CheckNow]) -> ItemStanding:
         item=item,
         verdict=verdict,
         sentence="; ".join((f"Item {item.number}, {item.rule}: {verdict.value}", *reasons)),
-        confirmed=min((each.last_confirmed for each in known if each.last_confirmed), default=None)
-        if not untested
+        passed=min(last_passes[name] for name in item.checks)
+        if all(name in last_passes for name in item.checks)
         else None,
     )

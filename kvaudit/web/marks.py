@@ -7,22 +7,9 @@ with a question mark, a triangle with an exclamation mark, and a dashed ring whe
 from __future__ import annotations
 
 from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from kvaudit.verdict import Verdict
-
-_SHAPES: dict[str, str] = {
-    "pass": '<circle class="fill" cx="8" cy="8" r="7"/><path class="glyph" d="M4.8 8.3l2.3 2.3 4.2-4.8"/>',
-    "fail": '<path class="fill" d="M5.1 1h5.8L15 5.1v5.8L10.9 15H5.1L1 10.9V5.1z"/>'
-    '<path class="glyph" d="M5.5 5.5l5 5m0-5l-5 5"/>',
-    # The pattern lives once in base.html; a stylesheet cannot refer to it, an attribute can.
-    "inconclusive": '<rect x="1.2" y="1.2" width="13.6" height="13.6" rx="2" fill="url(#hatch-unsure)"'
-    ' stroke="currentColor" stroke-width="1.4"/>'
-    '<path class="line" d="M6 6.2a2 2 0 1 1 2.9 1.8c-.6.3-.9.7-.9 1.3"/><path class="line" d="M8 11.8v.1"/>',
-    "error": '<path class="fill" d="M8 1.2l7.2 13.3H.8z"/>'
-    '<path class="glyph" d="M8 6v4"/><path class="glyph" d="M8 12.3v.1"/>',
-    "none": '<circle class="open" cx="8" cy="8" r="6.5"/>',
-}
 
 NOT_RUN = "none"
 
@@ -38,10 +25,12 @@ def kind(value: object) -> str:
 
 
 def icon(value: object) -> SafeString:
-    """The bare shape, hidden from screen readers: a word always stands beside it."""
-    shape = _SHAPES[kind(value)]
-    return mark_safe(  # noqa: S308 - constants of this module
-        f'<svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true" focusable="false">{shape}</svg>'
+    """The bare shape, hidden from screen readers: a word always stands beside it.
+
+    The shapes themselves are drawn once a page, in includes/shapes.html.
+    """
+    return format_html(
+        '<svg width="16" height="16" aria-hidden="true"><use href="#shape-{}"/></svg>', kind(value)
     )
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Min, Q
+from django.db.models import Max, Min, Q
 
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import CheckState, Plan
@@ -79,10 +79,11 @@ class Row:
     bar: PoolBar | None = None
     builds: tuple[Build, ...] = ()
     next_due: datetime | None = None
+    last_passes: Mapping[str, datetime] = field(default_factory=dict)
 
     @property
     def items(self) -> list[ItemStanding]:
-        return item_standings(self.status)
+        return item_standings(self.status, self.last_passes)
 
     @property
     def failing(self) -> list[str]:
@@ -221,7 +222,7 @@ def cut(rows: Sequence[Row], filters: Filters, size: int = PAGE_SIZE) -> Slice:
 
 
 def filled(rows: Sequence[Row]) -> list[Row]:
-    """The rows in sight with pool bar, versions and next audit: three queries for all of them."""
+    """The rows in sight with pool bar, versions, last passes and next audit: a few queries for all of them."""
     ids = [row.id for row in rows]
     pools: dict[int, PoolBar | None] = {}
     for deployment_id, measures in (
@@ -238,15 +239,31 @@ def filled(rows: Sequence[Row]) -> list[Row]:
     ):
         builds.setdefault(deployment_id, set()).add(Build(engine, version))
     due = _next_due(ids)
+    passes = _last_passes(ids)
     return [
         replace(
             row,
             bar=pools.get(row.id),
             builds=tuple(sorted(builds.get(row.id, ()), key=lambda b: (b.engine, b.version))),
             next_due=due.get(row.id),
+            last_passes=passes.get(row.id, {}),
         )
         for row in rows
     ]
+
+
+def _last_passes(ids: Sequence[int]) -> dict[int, dict[str, datetime]]:
+    """Deployment -> check -> when it was last confirmed as a pass, over intervals, not results."""
+    passes: dict[int, dict[str, datetime]] = {}
+    intervals = CheckState.objects.filter(deployment_id__in=ids, node=None, verdict=Verdict.PASS)
+    for pk, check, moment in (
+        intervals.order_by()
+        .values("deployment_id", "check_id")
+        .annotate(last=Max("last_confirmed"))
+        .values_list("deployment_id", "check_id", "last")
+    ):
+        passes.setdefault(pk, {})[check] = moment
+    return passes
 
 
 def _next_due(ids: Sequence[int]) -> dict[int, datetime]:

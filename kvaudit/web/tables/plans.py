@@ -51,7 +51,7 @@ def plan_rows(user: User) -> list[PlanRow]:
         .annotate(named=Count("deployments"))
         .order_by("-enabled", "next_due", "name", "pk")[:MOST_PLANS]
     )
-    return [PlanRow(plan, when(plan), where(plan, plan.named)) for plan in plans]
+    return [PlanRow(plan, when(plan), where(plan, vars(plan)["named"])) for plan in plans]
 
 
 def when(plan: Plan) -> str:

@@ -29,11 +29,11 @@ register.filter("span", moments.span)
 
 @register.simple_tag(takes_context=True)
 def item_mark(context: Mapping[str, Any], standing: ItemStanding) -> SafeString:
-    """One of the five marks of a row, with the age of its last confirmation."""
+    """One of the five marks of a row, with the age of its last pass."""
     now = context.get("now") or timezone.now()
-    confirmed = moments.brief(now - standing.confirmed) if standing.confirmed else "never"
-    said = f"{standing.sentence}; last confirmed {confirmed}{' ago' if standing.confirmed else ''}"
-    return marks.numbered(standing.verdict, standing.item.number, confirmed, said)
+    passed = moments.brief(now - standing.passed) if standing.passed else "never"
+    said = f"{standing.sentence}; last passed {passed}{' ago' if standing.passed else ''}"
+    return marks.numbered(standing.verdict, standing.item.number, passed, said)
 
 
 @register.simple_tag(takes_context=True)

@@ -1,0 +1,43 @@
+"""What every page is made of: nothing inline, nothing from elsewhere, and small."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
+ASSETS = [*TEMPLATES, *sorted((ROOT / "static").rglob("*.*"))]
+
+FORBIDDEN = {
+    "inline style": r"\sstyle\s*=|<style\b",
+    "inline script": r"<script(?![^>]*\ssrc=)",
+    "event handler": r"\son[a-z]+\s*=",
+    "javascript address": r"javascript:",
+    "mark_safe in a template": r"\|\s*safe\b|autoescape\s+off",
+    "htmx code in an attribute": r"hx-(on|vals=[\"']js:)",
+}
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_templates_hold_nothing_that_the_policy_blocks(path):
+    text = path.read_text()
+    for what, pattern in FORBIDDEN.items():
+        assert not re.search(pattern, text), f"{what} in {path}"
+
+
+@pytest.mark.parametrize("path", ASSETS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nothing_is_loaded_from_elsewhere(path):
+    links = re.findall(r"(?:src|href)=[\"']?(https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", path.read_text())
+    assert not links
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_template_says_its_context(path):
+    assert "{# context:" in path.read_text()[:400]
+
+
+def test_the_stylesheet_stays_small():
+    assert sum(path.stat().st_size for path in (ROOT / "static/css").glob("*.css")) < 30_000

@@ -1,0 +1,92 @@
+"""What holds for every address: login, the security policy, no cache, no failure on odd input."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from kvaudit.web.urls import urlpatterns
+from tests.factories import a_user
+
+OPEN = {"login", "logout"}
+KWARGS = {"slug": "chat-large", "pk": 1, "sha256": "0" * 64, "series": uuid4()}
+
+
+def address(pattern) -> str:
+    wanted = pattern.pattern.converters
+    return reverse(pattern.name, kwargs={name: KWARGS[name] for name in wanted})
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("pattern", urlpatterns, ids=lambda pattern: pattern.name)
+def test_nothing_is_seen_without_a_login(pattern):
+    if pattern.name in OPEN:
+        return
+    for method in ("get", "post"):
+        answer = getattr(Client(), method)(address(pattern))
+        assert answer.status_code == 405 or (
+            answer.status_code == 302 and answer["Location"].startswith("/login/?next=")
+        )
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("pattern", urlpatterns, ids=lambda pattern: pattern.name)
+def test_a_one_time_password_is_changed_first(pattern):
+    user = a_user(role="admin")
+    type(user).objects.filter(pk=user.pk).update(must_change_password=True)
+    client = Client()
+    client.force_login(user)
+    answer = client.get(address(pattern))
+    if pattern.name not in {*OPEN, "password-change"} and answer.status_code != 405:
+        assert answer["Location"] == "/password/"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/", "/login/", "/plans/", "/nowhere/", "/help/"])
+def test_the_policy_is_strict_and_pages_are_not_cached(people, path):
+    answer = people.operator.get(path)
+    policy = answer["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy
+    if answer.status_code == 200 and path != "/login/":
+        assert "no-store" in answer["Cache-Control"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["q=%00", "q=" + "x" * 5_000, "sort=nonsense&after=~&before=", "verdict=green", "item=9", "after=%F0%9F%98%80",
+     "team=%27%3B--", "engine=%E2%80%AE", "q=%", "before=zzz", "after=zzz"],
+)  # fmt: skip
+def test_odd_filters_never_break_the_fleet(people, pair, query):
+    assert people.viewer.get(f"/?{query}").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/runs/99999999999999999999/", "/runs/0/", "/d/nobody/", f"/plans/{uuid4()}/"])
+def test_what_is_not_there_is_a_404_with_a_way_back(people, path):
+    answer = people.operator.get(path)
+    assert answer.status_code == 404
+    assert b"To the fleet" in answer.content
+
+
+def test_a_form_without_its_token_is_refused_in_words(people, pair):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(people.operating_user)
+    answer = client.post("/d/chat-large/audit/")
+    assert answer.status_code == 403
+    assert b"form had expired" in answer.content
+
+
+def test_a_page_that_breaks_says_so_without_a_traceback(people, monkeypatch):
+    def broken(user):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("kvaudit.web.tables.fleet.all_rows", broken)
+    people.operator.raise_request_exception = False
+    answer = people.operator.get("/")
+    assert answer.status_code == 500
+    assert b"that is our fault" in answer.content
+    assert b"secret detail" not in answer.content

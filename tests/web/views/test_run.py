@@ -1,0 +1,151 @@
+"""Run: what was tested, on which evidence; live progress; cancel; and evidence that cannot act."""
+
+from __future__ import annotations
+
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from kvaudit.audits.models import Evidence
+from tests.web import scene
+
+PASS = dict.fromkeys(scene.PASSIVE, "pass")
+BODY = b'{"version": "0.5.19", "note": "\xe2\x80\xae<script>alert(1)</script>\x00"}'
+
+
+def test_a_run_says_what_it_found_what_not_and_what_to_do(people, pair):
+    run = scene.a_run(pair, {**PASS, "pool": "fail"}, measures=scene.SHORT_POOL)
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "1 failed (pool), 3 passed (version, drift, exposure)" in page
+    assert "What this does not prove:" in page
+    assert "What to do:" in page
+    assert "Longest reachable request (tokens)" in page
+    assert "681,274" in page
+    assert "<td><bdi>decode-0</bdi></td>" in page, "measures of nodes are a table"
+
+
+def test_a_missed_run_is_no_pass(people, pair):
+    run = scene.a_run(pair, state="missed", trigger="schedule", slots=3)
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "Missed (3 slots)" in page
+    assert "verdict-pass" not in page
+
+
+def test_a_check_without_a_result_is_named(people, pair):
+    run = scene.a_run(pair, {"pool": "pass"}, checks=["pool", "version"])
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "Without a result" in page
+    assert "version: not carried out" in page.replace("<bdi>", "").replace("</bdi>", "")
+
+
+def test_a_fail_of_an_earlier_attempt_stands(people, pair):
+    run = scene.a_run(pair, {"pool": "fail"})
+    first = run.results.get()
+    run.results.create(
+        deployment=pair, attempt=2, check_id="pool", verdict="pass", summary="Now it fits.", observed_at=first.observed_at
+    )
+    type(run).objects.filter(pk=run.pk).update(attempt=2)
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    lead, _, others = page.partition("Other attempts of this run")
+    assert first.summary in lead
+    assert "Now it fits." in others
+
+
+def test_who_may_see_read_and_cancel(people, pair):
+    run = scene.a_run(pair, state="running")
+    paths = f"/runs/{run.pk}/", f"/runs/{run.pk}/progress/"
+    for path in paths:
+        assert people.stranger.get(path, headers={"HX-Request": "true"}).status_code == 404
+        assert people.viewer.get(path, headers={"HX-Request": "true"}).status_code == 200
+    assert people.stranger.post(f"/runs/{run.pk}/cancel/").status_code == 404
+    assert people.viewer.post(f"/runs/{run.pk}/cancel/").status_code == 403
+    run.refresh_from_db()
+    assert run.cancel_requested_at is None
+    assert people.operator.post(f"/runs/{run.pk}/cancel/").status_code == 302
+    run.refresh_from_db()
+    assert run.cancel_requested_at is not None
+
+
+def test_cancelling_what_has_ended_changes_nothing(people, pair):
+    run = scene.a_run(pair, PASS)
+    answer = people.operator.post(f"/runs/{run.pk}/cancel/", follow=True)
+    assert "already ended" in answer.content.decode()
+    run.refresh_from_db()
+    assert run.state == "finished"
+
+
+def test_progress_is_polled_until_the_end(people, pair):
+    run = scene.a_run(
+        pair,
+        state="running",
+        progress={"nodes": 2, "read": 1, "checks": {"pool": "pass", "version": "running", "drift": "waiting"}},
+    )
+    address = f"/runs/{run.pk}/progress/?page=run"
+    answer = people.viewer.get(address, headers={"HX-Request": "true"})
+    page = answer.content.decode()
+    assert 'hx-trigger="every 1s"' in page
+    assert "Carrying out version." in page
+    assert "1 of 4 checks, 1 of 2 nodes read" in page
+    assert "Cancel" not in page, "a viewer cannot cancel"
+    assert people.viewer.get(address)["Location"] == f"/runs/{run.pk}/", "without htmx: the run's page"
+    type(run).objects.filter(pk=run.pk).update(state="finished", verdict="pass")
+    answer = people.viewer.get(address, headers={"HX-Request": "true"})
+    assert "hx-trigger" not in answer.content.decode()
+    assert answer["HX-Refresh"] == "true"
+
+
+def test_progress_of_any_shape_is_survived(people, pair):
+    for odd in ([], "x", {"checks": []}, {"nodes": "many", "read": None, "checks": {"pool": 7}}):
+        run = scene.a_run(pair, state="running", progress=odd)
+        assert people.viewer.get(f"/runs/{run.pk}/").status_code == 200
+        run.delete()
+
+
+def test_evidence_is_for_auditors_and_is_only_text(people, pair):
+    run = scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    path = f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/"
+    assert people.stranger.get(path).status_code == 404
+    assert people.viewer.get(path).status_code == 403
+    assert path not in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert path in people.auditor.get(f"/runs/{run.pk}/").content.decode()
+    page = people.auditor.get(path).content.decode()
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>alert" not in page
+    assert "U+202E" in page
+    assert "U+0000" in page
+
+
+def test_a_download_is_the_very_bytes_and_never_a_page(people, pair):
+    run = scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    answer = people.auditor.get(f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/?download=1")
+    assert answer.content == BODY
+    assert answer["Content-Type"] == "application/octet-stream"
+    assert answer["Content-Disposition"].startswith("attachment")
+    assert answer["X-Content-Type-Options"] == "nosniff"
+
+
+def test_evidence_of_another_run_is_not_found_here(people, pair):
+    scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    other = scene.a_run(pair, {"pool": "pass"})
+    path = f"/runs/{other.pk}/evidence/{Evidence.objects.get().pk}/"
+    assert people.auditor.get(path).status_code == 404
+    assert people.auditor.get(f"/runs/{other.pk}/evidence/%00..%2f/").status_code == 404
+
+
+def test_evidence_that_was_altered_is_said_to_prove_nothing(people, pair):
+    run = scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    Evidence.objects.update(body=b"not what it was")
+    answer = people.auditor.get(f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/")
+    assert answer.status_code == 500
+    assert "proves nothing any more" in answer.content.decode()
+
+
+def test_queries_do_not_grow_with_results(people, pair):
+    small, large = scene.a_run(pair, {"pool": "pass"}), scene.a_run(pair, PASS, bodies=[b"1", b"2", b"3"])
+    people.viewer.get("/")
+
+    def queries(pk: int) -> int:
+        with CaptureQueriesContext(connection) as seen:
+            people.viewer.get(f"/runs/{pk}/")
+        return len(seen)
+
+    assert queries(large.pk) == queries(small.pk) <= 12
