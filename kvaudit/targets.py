@@ -112,6 +112,7 @@ def from_flags(
     """
     environ = os.environ if environ is None else environ
     try:
+        engine = values.engine(engine)
         rules = _rules(context, edge_limit, headroom, pins, conditions)
         credentials = _bearer(api_key_env, "--api-key-env", environ)
         return Target(
@@ -192,6 +193,7 @@ def from_deployment(described: FleetDeployment, *, environ: Mapping[str, str] | 
             edge_limit=described.edge_limit,
             conditions=dict(described.conditions),
             disagg_buffer=described.disagg_buffer,
+            components=dict(described.components),
         ),
         complete=True,
         consent=described.consent,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kvaudit.fleetfile import values
-from kvaudit.fleetfile.from_yaml import MOST_PROBLEMS, _engine, _name
+from kvaudit.fleetfile.reader import MOST_PROBLEMS
 from kvaudit.fleetfile.schema import FleetDeployment, FleetFile, FleetNode, FleetTenant, Problem
 from kvaudit.fleetfile.tree import Unreadable, decode
 from kvaudit.fleetfile.values import Wrong
@@ -132,7 +132,7 @@ class _Rows:
             team=self.text(line, fields, "team"),
             owner=self.text(line, fields, "owner"),
             contact=self.text(line, fields, "contact"),
-            engine=self.read(line, fields, "engine", _engine, "auto"),
+            engine=self.read(line, fields, "engine", values.engine, "auto"),
             entry=self.read(line, fields, "entry", lambda value: values.url(value, "entry"), ""),
             model=self.text(line, fields, "model"),
             context=self.read(line, fields, "context", lambda value: values.tokens(value, "context"), None),
@@ -143,7 +143,7 @@ class _Rows:
             consent=self.read(line, fields, "consent", lambda value: values.boolean(value, "consent"), False),
             tenants=tuple(
                 FleetTenant(name, variable, line=line)
-                for name, variable in self.pairs(line, fields, "tenants", _name)
+                for name, variable in self.pairs(line, fields, "tenants", values.name)
             ),
             line=line,
         )
@@ -155,7 +155,7 @@ class _Rows:
         url = self.read(line, fields, "url", values.url, "")
         role = self.read(line, fields, "role", lambda value: values.choice(value, "role", values.ROLES), "")
         return FleetNode(
-            name=self.read(line, fields, "name", _name, f"{role or 'node'}-{index}"),
+            name=self.read(line, fields, "name", values.name, f"{role or 'node'}-{index}"),
             url=url,
             role=role,
             headers_env=tuple(self.pairs(line, fields, "headers_env", values.header)),

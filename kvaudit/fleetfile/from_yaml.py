@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
 from kvaudit.fleetfile import values
+from kvaudit.fleetfile.reader import Reader
 from kvaudit.fleetfile.schema import (
     SCHEMA,
     FleetDeployment,
@@ -14,19 +14,14 @@ from kvaudit.fleetfile.schema import (
     FleetPlan,
     FleetTenant,
     FleetWindow,
-    Problem,
 )
 from kvaudit.fleetfile.tree import Branch, Unreadable, grow
 from kvaudit.fleetfile.values import Wrong
 
-T = TypeVar("T")
-
-MOST_PROBLEMS = 100
-
 FILE_FIELDS = ("schema", "deployments")
 DEPLOYMENT_FIELDS = (
     "slug", "team", "owner", "contact", "engine", "entry", "model", "context", "edge_limit", "disagg_buffer",
-    "headroom", "pins", "conditions", "consent", "windows", "plans", "nodes", "tenants",
+    "headroom", "pins", "conditions", "components", "consent", "windows", "plans", "nodes", "tenants",
 )  # fmt: skip
 NODE_FIELDS = (
     "name", "role", "url", "engine", "headers_env", "key_env", "ca_file", "client_cert", "client_key",
@@ -46,7 +41,6 @@ PLAN_FIELDS = (
     "budget_seconds",
 )
 CONSENT_FIELDS = ("given", "by", "reason")
-SECRET_WORDS = ("key", "token", "password", "secret", "api_key", "authorization", "headers", "bearer")
 
 
 def parse(content: str | bytes) -> FleetFile:
@@ -55,20 +49,11 @@ def parse(content: str | bytes) -> FleetFile:
         root = grow(content)
     except Unreadable as unreadable:
         return FleetFile(problems=(unreadable.problem,))
-    return _Reader().file(root)
+    return _FleetReader().file(root)
 
 
-class _Reader:
-    """Walks the tree, collecting problems instead of stopping at the first."""
-
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-
-    def wrong(self, line: int, sentence: str) -> None:
-        if len(self.problems) < MOST_PROBLEMS:
-            self.problems.append(Problem(line, sentence))
-        elif len(self.problems) == MOST_PROBLEMS:
-            self.problems.append(Problem(line, "There are more problems; correct the ones above first."))
+class _FleetReader(Reader):
+    """The shape of ``kvaudit.fleet/1``."""
 
     def file(self, root: Branch) -> FleetFile:
         fields = self.fields(root, "The file", FILE_FIELDS)
@@ -117,7 +102,7 @@ class _Reader:
             team=self.text(fields, "team"),
             owner=self.text(fields, "owner"),
             contact=self.text(fields, "contact"),
-            engine=self.optional(fields, "engine", _engine, "auto"),
+            engine=self.optional(fields, "engine", values.engine, "auto"),
             entry=self.optional(fields, "entry", lambda value: values.url(value, "entry"), ""),
             model=self.text(fields, "model"),
             context=self.tokens(fields, "context"),
@@ -126,6 +111,12 @@ class _Reader:
             headroom=self.optional(fields, "headroom", values.headroom, None),
             pins=self.pins(fields.get("pins")),
             conditions=self.conditions(fields.get("conditions")),
+            components=self.pairs(
+                fields.get("components"),
+                "components",
+                lambda key: values.plain_text(key, "a component", longest=60),
+                lambda value: values.plain_text(value, "a component's version", longest=60),
+            ),
             consent=consent[0],
             consent_by=consent[1],
             consent_reason=consent[2],
@@ -140,11 +131,12 @@ class _Reader:
         if fields is None:
             return None
         role = self.optional(fields, "role", lambda value: values.choice(value, "role", values.ROLES), "")
+        self.one_authorization(fields)
         return FleetNode(
-            name=self.optional(fields, "name", _name, f"{role or 'node'}-{index}"),
+            name=self.optional(fields, "name", values.name, f"{role or 'node'}-{index}"),
             url=self.required(fields, branch, "url", values.url, ""),
             role=role,
-            engine=self.optional(fields, "engine", _engine, ""),
+            engine=self.optional(fields, "engine", values.engine, ""),
             headers_env=self.headers(fields.get("headers_env")),
             key_env=self.optional(fields, "key_env", lambda value: values.variable(value, "key_env"), ""),
             ca_file=self.text(fields, "ca_file"),
@@ -158,8 +150,9 @@ class _Reader:
         fields = self.fields(branch, "A tenant", TENANT_FIELDS)
         if fields is None:
             return None
+        self.one_authorization(fields)
         return FleetTenant(
-            name=self.required(fields, branch, "name", _name, ""),
+            name=self.required(fields, branch, "name", values.name, ""),
             key_env=self.optional(fields, "key_env", lambda value: values.variable(value, "key_env"), ""),
             headers_env=self.headers(fields.get("headers_env")),
             line=branch.line,
@@ -244,116 +237,18 @@ class _Reader:
             branch, "headers_env", values.header, lambda value: values.variable(value, "a header's variable")
         )
 
+    def one_authorization(self, fields: Mapping[str, Branch]) -> None:
+        """A bearer key and an Authorization header would both be sent."""
+        headers = fields.get("headers_env")
+        if headers is None or headers.kind != "mapping" or "key_env" not in fields:
+            return
+        if any(str(key.value).strip().lower() == "authorization" for key, _ in headers.value):
+            self.wrong(headers.line, "key_env already sends Authorization; give one of the two.")
+
     def pointers(self, branch: Branch | None) -> tuple[tuple[str, str], ...]:
         return self.pairs(
             branch, "pointers", lambda key: values.choice(key, "pointer", values.POINTERS), _pointer
         )
-
-    def pairs(
-        self,
-        branch: Branch | None,
-        name: str,
-        read_key: Callable[[Any], str],
-        read_value: Callable[[Any], T],
-    ) -> tuple[tuple[str, T], ...]:
-        if branch is None:
-            return ()
-        if branch.kind != "mapping":
-            self.wrong(branch.line, f"{name} must be a group of name: value fields.")
-            return ()
-        found: dict[str, T] = {}
-        for key, item in branch.value:
-            try:
-                read = read_key(key.value)
-                if read in found:
-                    raise Wrong(f"{name} names {read!r} twice.")
-                if item.kind != "scalar":
-                    raise Wrong(f"{name} must map each name to one value.")
-                found[read] = read_value(item.value)
-            except Wrong as problem:
-                self.wrong(item.line, str(problem))
-        return tuple(found.items())
-
-    def fields(self, branch: Branch, what: str, allowed: tuple[str, ...]) -> dict[str, Branch] | None:
-        """The known fields of a mapping by name; an empty value counts as not given."""
-        if branch.kind != "mapping":
-            shown = "a list" if branch.kind == "list" else values.kind_of(branch.value)
-            self.wrong(
-                branch.line, f"{what} must be a group of fields ({', '.join(allowed[:4])}, ...), not {shown}."
-            )
-            return None
-        found: dict[str, Branch] = {}
-        for key, item in branch.value:
-            name = str(key.value)
-            if name not in allowed:
-                self.wrong(
-                    key.line, f"{what} has no field {_shown_name(name)}; {_unknown_field(name, allowed)}"
-                )
-            elif name in found:
-                self.wrong(key.line, f"{what} gives {name} twice (first on line {found[name].line}).")
-            else:
-                found[name] = item
-        return {
-            name: item for name, item in found.items() if not (item.kind == "scalar" and item.value is None)
-        }
-
-    def items(self, branch: Branch | None, name: str) -> list[Branch]:
-        if branch is None:
-            return []
-        if branch.kind != "list":
-            self.wrong(branch.line, f"{name} must be a list (lines that begin with a hyphen).")
-            return []
-        return list(branch.value)
-
-    def each(self, branch: Branch | None, name: str, read: Callable[[Branch], T | None]) -> tuple[T, ...]:
-        return tuple(found for item in self.items(branch, name) if (found := read(item)) is not None)
-
-    def value(self, branch: Branch, read: Callable[[Any], T], default: T) -> T:
-        try:
-            if branch.kind != "scalar":
-                shown = "a list" if branch.kind == "list" else "a group of fields"
-                raise Wrong(f"One value is expected here, not {shown}.")
-            return read(branch.value)
-        except Wrong as problem:
-            self.wrong(branch.line, str(problem))
-            return default
-
-    def optional(self, fields: Mapping[str, Branch], name: str, read: Callable[[Any], T], default: T) -> T:
-        return self.value(fields[name], read, default) if name in fields else default
-
-    def required(
-        self, fields: Mapping[str, Branch], branch: Branch, name: str, read: Callable[[Any], T], default: T
-    ) -> T:
-        if name not in fields:
-            self.wrong(branch.line, f"The field {name} is missing here.")
-        return self.optional(fields, name, read, default)
-
-    def text(self, fields: Mapping[str, Branch], name: str) -> str:
-        return self.optional(fields, name, lambda value: values.plain_text(value, name), "")
-
-    def tokens(self, fields: Mapping[str, Branch], name: str) -> int | None:
-        return self.optional(fields, name, lambda value: values.tokens(value, name), None)
-
-    def unique(self, named: list[tuple[str, int]], what: str) -> None:
-        first: dict[str, int] = {}
-        for name, line in named:
-            if name and name in first:
-                self.wrong(line, f"The {what} {name!r} was already used on line {first[name]}.")
-            first.setdefault(name, line)
-
-
-def _name(value: object) -> str:
-    text = values.plain_text(value, "name", longest=100)
-    if not text:
-        raise Wrong("name must not be empty.")
-    return text
-
-
-def _engine(value: object) -> str:
-    from kvaudit.advisories.pins import engine_id
-    from kvaudit.engines import MODULES
-
-    return values.choice(engine_id(values.plain_text(value, "engine")), "engine", ("auto", *MODULES))
 
 
 def _pointer(value: object) -> str:
@@ -361,13 +256,3 @@ def _pointer(value: object) -> str:
     if not text.startswith("/") and "#/" not in text and not text.isdigit():
         raise Wrong(f"A pointer {text!r} must be a JSON pointer such as /pool/capacity.")
     return text
-
-
-def _unknown_field(name: str, allowed: tuple[str, ...]) -> str:
-    if name.lower() in SECRET_WORDS:
-        return "secrets never stand in a fleet file; name an environment variable in key_env or headers_env."
-    return values.suggestion(name, allowed)
-
-
-def _shown_name(name: str) -> str:
-    return repr(name if len(name) <= 40 else name[:37] + "...")

@@ -95,6 +95,7 @@ class FleetDeployment:
     headroom: float | None = None
     pins: tuple[str, ...] | None = None
     conditions: tuple[tuple[str, bool], ...] = ()
+    components: tuple[tuple[str, str], ...] = ()  # connector or store -> version
     consent: bool = False
     consent_by: str = ""
     consent_reason: str = ""

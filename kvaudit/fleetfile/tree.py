@@ -42,19 +42,27 @@ class Unreadable(ValueError):
 
 def decode(content: str | bytes) -> str:
     """The text of a file; `Unreadable` when it is too large, not UTF-8, or holds NUL."""
+    if isinstance(content, str) and len(content) <= LARGEST_FILE:
+        given = content
+        try:
+            content = given.encode()
+        except UnicodeEncodeError as problem:
+            line = given.count("\n", 0, problem.start) + 1
+            raise Unreadable(
+                line, "The file holds half a character (a surrogate); save it as UTF-8."
+            ) from None
     if len(content) > LARGEST_FILE:
         raise Unreadable(0, f"The file is {len(content):,} long; at most {LARGEST_FILE:,} bytes are read.")
-    if isinstance(content, bytes):
-        try:
-            content = content.decode("utf-8-sig")
-        except UnicodeDecodeError as problem:
-            line = content.count(b"\n", 0, problem.start) + 1  # type: ignore[arg-type]
-            raise Unreadable(line, "The file is not UTF-8 text; save it as UTF-8.") from None
-    content = content.removeprefix("\ufeff")
-    if "\x00" in content:
-        line = content.count("\n", 0, content.index("\x00")) + 1
+    assert isinstance(content, bytes)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        line = content.count(b"\n", 0, problem.start) + 1
+        raise Unreadable(line, "The file is not UTF-8 text; save it as UTF-8.") from None
+    if "\x00" in text:
+        line = text.count("\n", 0, text.index("\x00")) + 1
         raise Unreadable(line, "The file holds a NUL character; it is not a text file.")
-    return content
+    return text
 
 
 def grow(content: str | bytes) -> Branch:

@@ -66,6 +66,21 @@ def slug(value: object, name: str = "slug") -> str:
     return text
 
 
+def name(value: object) -> str:
+    text = plain_text(value, "name", longest=100)
+    if not text:
+        raise Wrong("name must not be empty.")
+    return text
+
+
+def engine(value: object) -> str:
+    """An adapter's id, also where it was written otherwise (TensorRT-LLM), or auto."""
+    from kvaudit.advisories.pins import engine_id
+    from kvaudit.engines import MODULES
+
+    return choice(engine_id(plain_text(value, "engine")), "engine", ("auto", *MODULES))
+
+
 def tokens(value: object, name: str) -> int:
     """A positive number of tokens; ``1_048_576`` and ``1,048,576`` are understood."""
     if isinstance(value, str) and re.fullmatch(r"\d[\d_,]{0,30}", value.strip()):
@@ -171,7 +186,8 @@ def header(value: object, name: str = "headers_env") -> str:
 
 
 def clock(value: object, name: str) -> str:
-    if not isinstance(value, str) or not _CLOCK.match(value.strip()):
+    """A time of day; ``24:00`` is the end of the day."""
+    if not isinstance(value, str) or not (_CLOCK.match(value.strip()) or value.strip() == "24:00"):
         raise Wrong(f'{name} must be a time of day in quotes such as "01:30".')
     return value.strip()
 
