@@ -240,9 +240,10 @@ class _Arms:
         max_tokens: int = ANSWER_TOKENS,
         temperature: float = 0.0,
         salt: str | None = None,
+        stream: bool = True,
     ) -> Reply:
         reply = await self._prober.ask(
-            tenant, prompt, max_tokens=max_tokens, temperature=temperature, salt=salt
+            tenant, prompt, max_tokens=max_tokens, temperature=temperature, salt=salt, stream=stream
         )
         self._seen.trials.append(trial(arm, reply, tenant=tenant, nonce=None, room=max_tokens, repeat=repeat))
         if not arm.startswith(("timed", "filler", "store")):

@@ -60,19 +60,11 @@ def judge_prefix(seen: PrefixSeen) -> Result:
                 MEND,
                 "high",
             )
-    if (
-        seen.compared_answers >= 3
-        and seen.equal_answers == seen.compared_answers
-        and not seen.own_repeats_equal
-    ):
-        return result(
-            Verdict.INCONCLUSIVE, "Answers of two keys agreed while one key's repeats did not.", "Run again."
-        )
-    if seen.compared_answers >= 3 and seen.equal_answers == seen.compared_answers:
+    if seen.compared_answers >= 3 and seen.equal_answers == seen.compared_answers and not seen.drawn_again:
         return result(
             Verdict.FAIL,
-            f"Two tenants received byte-equal answers to a draw of lots, {seen.equal_answers} of {seen.compared_answers} "
-            "times: a response cache in front of the engine is shared between keys (this is no KV cache).",
+            f"Two tenants received byte-equal answers to a draw of lots, {seen.equal_answers} of "
+            f"{seen.compared_answers} times: a response cache in front of the engine is shared between keys.",
             "Key the gateway's response cache by tenant, or turn it off.",
             "high",
         )
@@ -80,8 +72,8 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     if stolen and seen.entry_sets_salts:
         return result(
             Verdict.FAIL,
-            f"Tenant {b} reached tenant {a}'s cached prefix by sending {a}'s salt, through an entry that is declared to "
-            "set salts itself.",
+            f"Tenant {b} reached tenant {a}'s cached prefix by sending {a}'s salt, through an entry that is "
+            "declared to set salts itself.",
             "Have the gateway overwrite the salt that clients send.",
             "high",
         )
@@ -89,15 +81,15 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     if timing == "drift":
         return result(
             Verdict.ERROR,
-            "Two halves of the same timing arm differ: the target drifted during the test and times cannot be compared.",
+            "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared.",
             "Measure in a quieter window.",
         )
     if timing == "shared":
         return result(
             Verdict.FAIL,
             f"Tenant {b} is answered faster on prefixes that tenant {a} sent before than on fresh ones "
-            f"(p = {measures['timing']['p']:.1e}, {measures['timing']['median_gain']:.0%} of the median): the cache is shared "
-            "although no count says so.",
+            f"(p = {measures['timing']['p']:.1e}, {measures['timing']['median_gain']:.0%} of the median): the cache is "
+            "shared although no count says so.",
             MEND,
             "medium",
         )
@@ -119,8 +111,8 @@ def judge_prefix(seen: PrefixSeen) -> Result:
         )
         return result(
             Verdict.INCONCLUSIVE,
-            f"Nothing can be seen of the cache: {why}, and no time shows it; silence across tenants means nothing then.",
-            "Report cached tokens (--enable-cache-report, --enable-prompt-tokens-details), or attest that the cache is off.",
+            f"The cache cannot be seen: {why}, and no time shows it. Silence across tenants means nothing then.",
+            "Report cached tokens (--enable-cache-report, --enable-prompt-tokens-details), or attest a cache turned off.",
         )
     if _over(seen, "cross") or _over(seen, "tier cross"):
         return result(
@@ -137,8 +129,8 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     tiers = "" if seen.tier_asked else " Tiers beyond the pool were not filled."
     return result(
         Verdict.PASS,
-        f"Tenant {a}'s own prefix hits the cache ({len(own_hits)} of {_asked(seen, 'own')}) and tenant {b} misses it by count "
-        f"and by time ({len(seen.hits)} timed pairs).{warning}{tiers}",
+        f"Tenant {a}'s own prefix hits the cache ({len(own_hits)} of {_asked(seen, 'own')}) and tenant {b} misses it by "
+        f"count and by time ({len(seen.hits)} timed pairs).{warning}{tiers}",
         "Run again weekly and after changes of the gateway.",
         warn=bool(stolen) or not seen.tier_asked,
     )
@@ -189,7 +181,7 @@ def _measures(seen: PrefixSeen) -> dict[str, Any]:
         "tolerance_tokens": seen.page,
         "equal_answers": seen.equal_answers,
         "compared_answers": seen.compared_answers,
-        "own_repeats_equal": seen.own_repeats_equal,
+        "drawn_again": seen.drawn_again,
         "tier_filled": seen.tier_asked,
         "entry_sets_salts": seen.entry_sets_salts,
         "valid": sum(one.outcome.valid for one in seen.trials),
