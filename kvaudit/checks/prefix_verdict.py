@@ -18,7 +18,7 @@ DOES_NOT_PROVE = (
     "It covers these prefixes, this replica and the tiers that were filled. A cache that is keyed right can still be "
     "overwritten or read stale, which canary and rejection look for; and a client may choose its own salt."
 )
-MEND = "Have the gateway set a salt per tenant and overwrite what clients send, on every cache tier; or turn the cache off."
+MEND = "Have the gateway set a salt per tenant, over what clients send, on every cache tier; or turn the cache off."
 
 
 def judge_prefix(seen: PrefixSeen) -> Result:
@@ -112,7 +112,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
         return result(
             Verdict.INCONCLUSIVE,
             f"The cache cannot be seen: {why}, and no time shows it. Silence across tenants means nothing then.",
-            "Report cached tokens (--enable-cache-report, --enable-prompt-tokens-details), or attest a cache turned off.",
+            "Report cached tokens (--enable-cache-report, --enable-prompt-tokens-details), or attest that it is off.",
         )
     if _over(seen, "cross") or _over(seen, "tier cross"):
         return result(
@@ -129,8 +129,8 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     tiers = "" if seen.tier_asked else " Tiers beyond the pool were not filled."
     return result(
         Verdict.PASS,
-        f"Tenant {a}'s own prefix hits the cache ({len(own_hits)} of {_asked(seen, 'own')}) and tenant {b} misses it by "
-        f"count and by time ({len(seen.hits)} timed pairs).{warning}{tiers}",
+        f"Tenant {a}'s own prefix hits the cache ({len(own_hits)} of {_asked(seen, 'own')}) and tenant {b} misses "
+        f"it by count and by time ({len(seen.hits)} timed pairs).{warning}{tiers}",
         "Run again weekly and after changes of the gateway.",
         warn=bool(stolen) or not seen.tier_asked,
     )
