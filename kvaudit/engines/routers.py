@@ -53,6 +53,16 @@ def is_dynamo(metrics: _prometheus.Metrics) -> bool:
     return metrics.any_with("dynamo_frontend_")
 
 
+def is_dynamo_listing(models: Any) -> bool:
+    """Dynamo's ``/v1/models``: owned by nvidia, and ``object`` is "object" (old) or a
+    ``context_window`` is told (new)."""
+    cards = [_json.mapping(card) for card in _json.sequence(_json.mapping(models).get("data"))]
+    return any(
+        card.get("owned_by") == "nvidia" and (card.get("object") == "object" or "context_window" in card)
+        for card in cards
+    )
+
+
 def router_facts(
     engine: str, name: str, workers: Iterable[Worker] = (), *, models: Any = None, notes: Iterable[str] = ()
 ) -> EngineFacts:

@@ -31,6 +31,7 @@ from kvaudit.readings import (
     text,
     tokens,
     unknown,
+    whole_number,
 )
 
 COUNTERS = (
@@ -197,6 +198,12 @@ def _notes(seen: Seen, role: Reading[str]) -> list[str]:
     start = seen.info.get("disaggregation_mode")
     if role.known and isinstance(start, str) and _ROLES.get(start) not in (None, role.value):
         said.append(f"the role was switched at run time: started as {_ROLES[start]}, now {role.value}")
+    shards = whole_number(seen.info.get("dcp_size"))
+    if shards is not None and shards > 1:
+        said.append(
+            f"context parallelism shares a request among {shards} shards, so it may hold more than the pool "
+            "that is told: low confidence; max_req_input_len counts the shards"
+        )
     if not seen.info and _json.status(seen.answers, "/v1/models") == 200:
         said.append(f"no server information: {_json.why_not(seen.answers, NEW_INFO, OLD_INFO)}")
     return said

@@ -101,7 +101,7 @@ class VLLM:
         seen = _seen(answers)
         if any(card.get("owned_by") == "vllm" for card in _cards(seen)):
             return True
-        if seen.metrics.any_with("vllm:") or _development_mode(answers) or routers.is_dynamo(seen.metrics):
+        if seen.metrics.any_with("vllm:") or _development_mode(answers) or _dynamo(seen):
             return True
         refused = answers.get("/v1/models")
         return (
@@ -113,7 +113,7 @@ class VLLM:
 
     def facts(self, answers: Answers) -> EngineFacts:
         seen = _seen(answers)
-        if routers.is_dynamo(seen.metrics):
+        if _dynamo(seen):
             return routers.router_facts(self.id, "Dynamo frontend", models=seen.models)
         context = _context(seen)
         ranks, notes = rank_pools(seen.lines, context, answers)
@@ -136,6 +136,11 @@ class VLLM:
             counters={name: total for name in COUNTERS if (total := seen.metrics.total(name)) is not None},
             notes=(*notes, *_notes(seen)),
         )
+
+
+def _dynamo(seen: _Seen) -> bool:
+    """A frontend of Dynamo, before workers of any engine."""
+    return routers.is_dynamo(seen.metrics) or routers.is_dynamo_listing(seen.models)
 
 
 def _cards(seen: _Seen) -> list[Mapping[str, Any]]:

@@ -457,7 +457,7 @@ def dynamo_frontend() -> Served:
         'dynamo_frontend_model_kv_cache_block_size{model="m",worker_type="prefill"} 16\n'
         'dynamo_frontend_model_context_length{model="m"} 40960\n'
     )
-    listed = {"id": "m", "object": "model", "created": 1, "owned_by": "nvidia"}
+    listed = {"id": "m", "object": "model", "created": 1, "owned_by": "nvidia", "context_window": 40960}
     return served({"/v1/models": {"object": "list", "data": [listed]}, "/metrics": metrics})
 
 

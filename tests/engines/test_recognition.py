@@ -40,6 +40,7 @@ def first_to_recognise(payload: Served) -> str:
         (lambda: payloads.vllm_recorded(key=False), "vllm"),
         (payloads.vllm_0_8_5, "vllm"),
         (payloads.vllm_development, "vllm"),
+        (payloads.dynamo_frontend, "vllm"),  # as a router; its workers may be of any engine
         (payloads.trtllm_1_3, "trtllm"),
         (payloads.trtllm_drained, "trtllm"),
         (payloads.trtllm_1_1, "trtllm"),

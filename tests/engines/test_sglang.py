@@ -165,6 +165,11 @@ class TestRanks:
         assert found.pool.value == 412_672
 
 
+def test_context_parallel_shards_make_the_pool_uncertain() -> None:
+    assert any("2 shards" in note for note in facts(sglang_server(single(dcp_size=2), 40_960)).notes)
+    assert not any("shards" in note for note in facts(sglang_server(single(), 40_960)).notes)
+
+
 class TestSlidingWindow:
     def test_null_means_that_there_is_no_window(self) -> None:
         found = facts(payloads.sglang_single_0_5_22())

@@ -212,6 +212,13 @@ class TestDisaggregation:
         assert not found.pool.known
         assert found.model.value == "m"
 
+    @pytest.mark.parametrize(("kind", "more"), [("object", {}), ("model", {"context_window": 40_960})])
+    def test_its_model_card_is_enough(self, kind: str, more: dict[str, int]) -> None:
+        card = {"id": "m", "object": kind, "owned_by": "nvidia", **more}
+        payload = payloads.served({"/v1/models": {"data": [card]}})
+        assert VLLM.recognises(answers(payload))
+        assert facts(payload).kind == "router"
+
 
 class TestExposures:
     def test_development_mode(self) -> None:
