@@ -9,7 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 
-GROUND_FLOOR = ("gate", "probe", "advisories", "lab")
+GROUND_FLOOR = {
+    "gate": "kvaudit.commands.gate",
+    "probe": "kvaudit.commands.probe",
+    "advisories": "kvaudit.advisories.command",
+    "lab": "kvaudit.lab.command",
+}
+"""Command -> the module whose ``main(argv)`` runs it; imported only when it is called."""
+
 USAGE = """usage: kvaudit COMMAND ...
 
   gate         may this node take traffic? exit code 0 pass, 1 fail, 2 inconclusive, 3 error
@@ -58,16 +65,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _find(name: str) -> Command | None:
-    if name in ("gate", "probe", "advisories"):
+    if name in GROUND_FLOOR:
         from importlib import import_module
 
-        found: Command = import_module(f"kvaudit.commands.{name}").main
+        found: Command = import_module(GROUND_FLOOR[name]).main
         return found
-    if name == "lab":
-        from importlib import import_module
-
-        serve: Command = import_module("kvaudit.lab.command").main
-        return serve
     from importlib.metadata import entry_points
 
     for entry in entry_points(group="kvaudit.commands", name=name):

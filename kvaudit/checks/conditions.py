@@ -6,7 +6,7 @@ objects; else it is unknown and must be read or declared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from packaging.version import Version
 
@@ -17,17 +17,32 @@ from kvaudit.readings import EngineFacts
 
 Answer = bool | None
 
+COMPUTED = (
+    "prefill_pool<context_length",
+    "pool<context_length",
+    "decode_pool>prefill_pool",
+    "kv_cache_dtype_mismatch",
+)
+
 NIXL_METRICS = Version("0.11.2")
 
 
-def answers_for(node: NodeSeen, audit: Audit) -> Callable[[str], Answer]:
-    """condition -> True, False or None, for this node among those of the audit."""
+def among_all(audit: Audit) -> dict[str, Answer]:
+    """The answers that only all nodes together give; compute them once for an audit of many nodes."""
     nodes = read_nodes(audit)
+    return {condition: _computed(condition, nodes, audit) for condition in COMPUTED}
+
+
+def answers_for(
+    node: NodeSeen, audit: Audit, computed: Mapping[str, Answer] | None = None
+) -> Callable[[str], Answer]:
+    """condition -> True, False or None, for this node among those of the audit (``computed``: `among_all`)."""
+    together = among_all(audit) if computed is None else computed
 
     def answer(condition: str) -> Answer:
         said = [
             _read(node, condition),
-            _computed(condition, nodes, audit),
+            together.get(condition),
             audit.rules.conditions.get(condition),
         ]
         if True in said:

@@ -7,7 +7,7 @@ declared. Advisories without an established range are listed with a warning and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from kvaudit.advisories.match import Match, Subject, matches
 from kvaudit.advisories.pins import parse_pin, pins_for
 from kvaudit.advisories.versions import Build, parse_build
 from kvaudit.checks import register
-from kvaudit.checks.conditions import answers_for
+from kvaudit.checks.conditions import Answer, among_all, answers_for
 from kvaudit.checks.contract import Audit, NodeSeen
 from kvaudit.checks.scope import (
     evidence,
@@ -127,17 +127,18 @@ def stand(audit: Audit) -> list[Standing]:
         assert node.facts is not None
         key = (node.facts.engine, node.facts.version.value or f"unknown: {node.facts.version.source}")
         grouped.setdefault(key, []).append(node)
-    return [_standing(nodes, audit) for nodes in grouped.values()]
+    together = among_all(audit)
+    return [_standing(nodes, audit, together) for nodes in grouped.values()]
 
 
-def _standing(nodes: Sequence[NodeSeen], audit: Audit) -> Standing:
+def _standing(nodes: Sequence[NodeSeen], audit: Audit, together: Mapping[str, Answer]) -> Standing:
     facts = [node.facts for node in nodes if node.facts is not None]
     first = facts[0]
     build = parse_build(first.version.value)
     surest: dict[str, Match] = {}
     for node, each in zip(nodes, facts, strict=True):
         components = {**each.components, **audit.rules.components}
-        for match in matches(Subject(each.engine, build, components, answers_for(node, audit))):
+        for match in matches(Subject(each.engine, build, components, answers_for(node, audit, together))):
             known = surest.get(match.advisory.id)
             if known is None or _ORDER[match.outcome] < _ORDER[known.outcome]:
                 surest[match.advisory.id] = match
