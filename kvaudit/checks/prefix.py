@@ -28,6 +28,7 @@ LOOKS = (100, 250)
 
 ANSWER_TOKENS = 8
 CACHE_TOKENS = 32
+LOTS = "Pick one word at random:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,8 @@ class _Arms:
         for repeat in range(REPEATS):
             options = draw_words(self._prober.draw, 24)
             marker, lead = self._fresh()
-            tail = " " + " ".join(f"Pick: {option}." for option in options * 2) + " Pick:"
+            # The words before each option are the same and long, so nothing foretells which comes next.
+            tail = "".join(f" {LOTS} {option}." for option in options) + f" {LOTS}"
             answers = []
             # The third request asks for one token more: no cached response serves it, so an engine that
             # draws the same lots again is deterministic, and equal answers across keys mean nothing.
