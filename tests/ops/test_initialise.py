@@ -1,0 +1,119 @@
+"""A database made usable: role, grants, administrator; repeatable, and refused when it would be unsafe."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from django.contrib.auth.hashers import check_password
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from kvaudit.ops import embedded
+from kvaudit.ops.initialise import collect_static
+
+ROLE = "kvaudit_app_of_tests"
+
+
+@pytest.fixture
+def database(postgres_cluster: Any, settings: Any, django_db_blocker: Any) -> Iterator[str]:
+    """An empty database of its own, named by the settings; its owner's and application's URLs are set."""
+    name = f"initialise_{secrets.token_hex(4)}"
+    owner = {"host": str(postgres_cluster.server.socket), "user": embedded.OWNER_ROLE, "autocommit": True}
+    with psycopg.connect(dbname="postgres", **owner) as server:
+        server.execute(f"CREATE DATABASE {name}".encode())
+    settings.DATABASE_OWNER_URL = postgres_cluster.url(embedded.OWNER_ROLE, name)
+    before = dict(connection.settings_dict)
+    connection.close()
+    connection.settings_dict |= {"NAME": name, "USER": ROLE, "PASSWORD": ""}
+    with django_db_blocker.unblock():
+        yield name
+        connection.close()
+    connection.settings_dict.clear()
+    connection.settings_dict.update(before)
+    with psycopg.connect(dbname="postgres", **owner) as server:
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+def initialise(*options: str) -> list[dict[str, str]]:
+    out = StringIO()
+    call_command("initialise", "--json", *options, stdout=out)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def hashed() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT password FROM accounts_user WHERE username = 'admin'")
+        return str(cursor.fetchone()[0])
+
+
+def test_an_empty_database_becomes_usable_and_a_second_time_changes_nothing(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KVAUDIT_ADMIN_PASSWORD", raising=False)
+    *steps, admin = initialise()
+    assert len(steps) == 3
+    assert admin["user"] == "admin"
+    assert check_password(admin["password"], hashed())
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT current_user, rolsuper, rolcreatedb, rolcreaterole FROM pg_roles WHERE rolname = %s",
+            [ROLE],
+        )
+        assert cursor.fetchone() == (ROLE, False, False, False)
+        cursor.execute("SELECT count(*) FROM ledger_entry")
+        entries = cursor.fetchone()[0]
+    assert initialise()[-1] == {"user": "admin", "password": ""}
+
+    # A password from the environment is for a new account, unless it is asked for.
+    monkeypatch.setenv("KVAUDIT_ADMIN_PASSWORD", "correct horse battery staple")
+    assert initialise()[-1]["password"] == ""
+    assert check_password(admin["password"], hashed())
+    assert initialise("--set-password")[-1]["password"] == "correct horse battery staple"
+    assert check_password("correct horse battery staple", hashed())
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM ledger_entry")
+        assert cursor.fetchone()[0] == entries + 1, "only the change of the password is an act"
+
+
+def test_owner_and_application_must_be_two_roles(database: str, settings: Any) -> None:
+    connection.settings_dict["USER"] = embedded.OWNER_ROLE
+    with pytest.raises(CommandError, match=r"both name the role kvaudit_owner.*rewrite the ledger"):
+        initialise()
+    settings.DATABASE_OWNER_URL = ""
+    with pytest.raises(CommandError, match="DATABASE_OWNER_URL is not set"):
+        initialise()
+
+
+def test_owner_and_application_must_name_one_database(database: str, settings: Any) -> None:
+    settings.DATABASE_OWNER_URL = settings.DATABASE_OWNER_URL.replace(database, "another")
+    with pytest.raises(CommandError, match="they must be one"):
+        initialise()
+
+
+def test_a_server_that_does_not_answer_is_a_sentence(database: str, settings: Any) -> None:
+    settings.DATABASE_OWNER_URL = f"postgres://kvaudit_owner@127.0.0.1:1/{database}"
+    with pytest.raises(CommandError, match="PostgreSQL does not let kvaudit_owner in"):
+        initialise()
+
+
+def test_static_files_are_collected_only_when_one_changed(settings: Any, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a.css").write_text("a {}")
+    settings.STATICFILES_DIRS = [source]
+    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    settings.STATIC_ROOT = tmp_path / "collected"
+    assert collect_static()
+    assert (tmp_path / "collected" / "a.css").read_text() == "a {}"
+    assert not collect_static()
+    (source / "a.css").write_text("a { color: red }")
+    assert collect_static()
+    assert "red" in (tmp_path / "collected" / "a.css").read_text()
