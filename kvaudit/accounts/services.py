@@ -70,13 +70,18 @@ def deactivate_user(*, user: User, actor: Actor) -> None:
     record(actor=actor, kind="user.deactivated", subject=f"user:{user.get_username()}")
 
 
+def team_slug(name: str) -> str:
+    """The slug of a team as people write it ("Core Serving"). Raises ValueError with a sentence."""
+    slug = slugify(name)[:100]
+    if not slug:
+        raise ValueError(f"A team needs a name with letters or digits, not {name[:100]!r}.")
+    return slug
+
+
 @transaction.atomic
 def ensure_team(*, slug: str, actor: Actor, name: str = "") -> Team:
-    """The team of that slug, made when it is new."""
-    cleaned = slugify(slug)[:100]
-    if not cleaned:
-        raise ValueError(f"a team needs a name with letters or digits, not {slug!r}")
-    team, new = Team.objects.get_or_create(slug=cleaned, defaults={"name": name or slug})
+    """The team of that slug, made when it is new. Raises ValueError as `team_slug`."""
+    team, new = Team.objects.get_or_create(slug=team_slug(slug), defaults={"name": name or slug})
     if new:
         record(actor=actor, kind="team.created", subject=f"team:{team.slug}")
     return team

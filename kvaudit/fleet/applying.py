@@ -12,7 +12,7 @@ from django.core.exceptions import PermissionDenied
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.accounts.models import Team
-from kvaudit.accounts.services import ensure_team
+from kvaudit.accounts.services import team_slug
 from kvaudit.advisories.pins import parse_pin
 from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
 from kvaudit.fleet.differences import Action, Difference, FieldDifference, between
@@ -59,7 +59,8 @@ class Application:
         if self.found is None:
             self._allowed("edit_fleet", team)
             deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values)
-            self._differs("deployment", "", "added", between({}, {"team": team.slug, **values}))
+            said = {name: value for name, value in {"team": team.slug, **values}.items() if value}
+            self._differs("deployment", "", "added", between({}, said))
             return deployment, deployment.entry
         deployment = self.found
         entry_before = deployment.entry
@@ -88,19 +89,22 @@ class Application:
                     f"{self.described.slug} is new and needs a team: say who answers for it.",
                 )
             return self.found.team
-        known = Team.objects.filter(slug=self.described.team).first()
+        try:
+            slug = team_slug(self.described.team)
+        except ValueError as problem:
+            raise Refused(self.described.line, str(problem)) from None
+        known = Team.objects.filter(slug=slug).first()
         if known is not None:
             return known
         try:
             require(self.actor, "edit_fleet")
-            return ensure_team(slug=self.described.team, actor=self.actor)
         except PermissionDenied:
             raise Refused(
-                self.described.line,
-                f"There is no team {self.described.team}; an administrator must make it first.",
+                self.described.line, f"There is no team {slug}; an administrator must make it first."
             ) from None
-        except ValueError as problem:
-            raise Refused(self.described.line, f"{str(problem).capitalize()}.") from None
+        # Not through accounts' service: the ledger is written last, when every row is locked.
+        self._differs("team", slug, "added")
+        return Team.objects.create(slug=slug, name=self.described.team)
 
     def _declared(self) -> dict[str, Any]:
         """The columns as the file states them."""
@@ -116,6 +120,7 @@ class Application:
             "disagg_buffer": each.disagg_buffer,
             "headroom": 1.25 if each.headroom is None else each.headroom,
             "conditions": dict(each.conditions),
+            "components": dict(each.components),
             "windows": [window.as_json() for window in each.windows],
         }
         if not self.partial or self.found is None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from kvaudit.accounts.actors import Actor
@@ -77,9 +77,15 @@ def import_fleet(
             if outcome.problems or dry_run:
                 transaction.set_rollback(True)
             return outcome
-    except IntegrityError:
+    except (IntegrityError, OperationalError) as fault:
+        if isinstance(fault, OperationalError) and not _is_deadlock(fault):
+            raise
         sentence = "Somebody else changed the fleet at the same moment; import the file again."
         return ImportOutcome(problems=(Problem(0, sentence),), dry_run=dry_run)
+
+
+def _is_deadlock(fault: OperationalError) -> bool:
+    return getattr(fault.__cause__, "sqlstate", None) == "40P01"
 
 
 def _apply(
@@ -129,14 +135,13 @@ def _apply(
 
 
 def _record(actor: Actor, differences: Sequence[Difference]) -> None:
-    """One entry per deployment that changed, its digest over the differences."""
+    """One entry per new team, and one per deployment with the digest of its differences."""
     by_deployment: dict[str, list[object]] = {}
     for each in differences:
         by_deployment.setdefault(each.deployment, []).append(each.as_json())
-    record_all(
-        actor=actor,
-        acts=[
-            Act("fleet.imported", f"deployment:{slug}", digest_of(changes))
-            for slug, changes in by_deployment.items()
-        ],
-    )
+    teams = [Act("team.created", f"team:{each.name}") for each in differences if each.what == "team"]
+    acts = [
+        Act("fleet.imported", f"deployment:{slug}", digest_of(changes))
+        for slug, changes in by_deployment.items()
+    ]
+    record_all(actor=actor, acts=[*teams, *acts])

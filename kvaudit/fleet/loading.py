@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from django.db.models import Q
+
+from kvaudit.accounts.sealing import SealBroken
 from kvaudit.advisories.pins import parse_pin
 from kvaudit.checks.contract import Rules
 from kvaudit.fleet.credentials import open_headers
@@ -13,36 +18,68 @@ from kvaudit.targets import Tenant as TargetTenant
 
 
 def load_target(deployment: Deployment) -> Target:
-    """Everything a run needs, keys opened; five queries. Raises `SealBroken` when a stored key
-    cannot be opened. Tenants without a key are left out: nothing can be asked in their name."""
-    nodes = Node.objects.current().filter(deployment=deployment)
-    tenants = Tenant.objects.current().filter(deployment=deployment).exclude(credential_sealed="")
-    return Target(
-        slug=deployment.slug,
-        nodes=tuple(_node(node, deployment) for node in nodes),
-        entry=deployment.entry,
-        model=deployment.model,
-        tenants=tuple(
-            TargetTenant(tenant.name, Credentials(headers=open_headers(tenant.credential_sealed)))
-            for tenant in tenants
-        ),
-        rules=rules_of(deployment),
-        complete=True,
-        consent=Consent.objects.current().filter(deployment=deployment).exists(),
+    """Everything a run needs, keys opened. Raises `SealBroken` when a stored key cannot be opened.
+    Tenants without a key are left out: nothing can be asked in their name."""
+    targets, broken = load_targets([deployment])
+    if broken:
+        raise SealBroken(broken[deployment.pk])
+    return targets[deployment.pk]
+
+
+def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], dict[int, str]]:
+    """(deployment id -> target, deployment id -> why its keys cannot be opened). Four queries,
+    however many deployments."""
+    wanted = list(deployments)
+    ids = [each.pk for each in wanted]
+    nodes: dict[int, list[Node]] = {each: [] for each in ids}
+    for node in Node.objects.current().filter(deployment__in=ids):
+        nodes[node.deployment_id].append(node)
+    tenants: dict[int, list[Tenant]] = {each: [] for each in ids}
+    with_key = Tenant.objects.current().filter(deployment__in=ids).exclude(credential_sealed="")
+    for tenant in with_key:
+        tenants[tenant.deployment_id].append(tenant)
+    pins = list(Pin.objects.current().filter(Q(deployment=None) | Q(deployment__in=ids)))
+    consenting = set(
+        Consent.objects.current().filter(deployment__in=ids).values_list("deployment", flat=True)
     )
+    targets: dict[int, Target] = {}
+    broken: dict[int, str] = {}
+    for each in wanted:
+        try:
+            targets[each.pk] = Target(
+                slug=each.slug,
+                nodes=tuple(_node(node, each) for node in nodes[each.pk]),
+                entry=each.entry,
+                model=each.model,
+                tenants=tuple(map(_tenant, tenants[each.pk])),
+                rules=_rules(each, pins),
+                complete=True,
+                consent=each.pk in consenting,
+            )
+        except SealBroken as problem:
+            broken[each.pk] = str(problem)
+    return targets, broken
 
 
 def rules_of(deployment: Deployment) -> Rules:
     """Policy for this deployment: its declared limits, and pins, where a deployment's pin replaces
     the fleet's of the same engine and that replaces the shipped one."""
+    return _rules(deployment, Pin.objects.current().applying_to(deployment))
+
+
+def _rules(deployment: Deployment, pins: Iterable[Pin]) -> Rules:
     default = Rules()
+    by_engine = {parse_pin(text).engine: text for text in default.pins}
+    by_engine.update({pin.engine: str(pin) for pin in pins if pin.deployment_id is None})
+    by_engine.update({pin.engine: str(pin) for pin in pins if pin.deployment_id == deployment.pk})
     return Rules(
         headroom=deployment.headroom,
-        pins=_pins(deployment, default.pins),
+        pins=tuple(by_engine[engine] for engine in sorted(by_engine)),
         context=deployment.context,
         edge_limit=deployment.edge_limit,
         conditions=dict(deployment.conditions),
         disagg_buffer=deployment.disagg_buffer,
+        components=dict(deployment.components),
     )
 
 
@@ -76,10 +113,5 @@ def _node(node: Node, deployment: Deployment) -> TargetNode:
     )
 
 
-def _pins(deployment: Deployment, shipped: tuple[str, ...]) -> tuple[str, ...]:
-    by_engine = {parse_pin(text).engine: text for text in shipped}
-    rows = sorted(
-        Pin.objects.current().applying_to(deployment), key=lambda pin: pin.deployment_id is not None
-    )
-    by_engine.update({pin.engine: str(pin) for pin in rows})
-    return tuple(by_engine[engine] for engine in sorted(by_engine))
+def _tenant(tenant: Tenant) -> TargetTenant:
+    return TargetTenant(tenant.name, Credentials(headers=open_headers(tenant.credential_sealed)))

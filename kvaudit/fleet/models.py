@@ -27,7 +27,8 @@ class Deployment(models.Model):
 
     ``context``, ``edge_limit`` and ``disagg_buffer`` (what one prefill-to-decode transfer holds) are
     tokens, null where not declared. ``windows`` is the list of
-    the fleet file, ``conditions`` maps advisory conditions to what the operator declared.
+    the fleet file; ``conditions`` maps advisory conditions to what the operator declared, and
+    ``components`` connectors and stores to their versions.
     """
 
     slug = models.SlugField(max_length=100, unique=True)
@@ -42,6 +43,7 @@ class Deployment(models.Model):
     disagg_buffer = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     headroom = models.FloatField(default=1.25, validators=[MinValueValidator(1.0)])
     conditions = models.JSONField(default=dict, blank=True)
+    components = models.JSONField(default=dict, blank=True)
     windows = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     retired_at = models.DateTimeField(null=True, blank=True)

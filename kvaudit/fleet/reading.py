@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 
 from kvaudit.checks.contract import NodeSeen
@@ -24,43 +25,77 @@ def record_reading(
     return changes[0] if changes else None
 
 
-@transaction.atomic
 def record_readings(
     *, deployment: Deployment, readings: Sequence[tuple[Node, NodeSeen]], at: datetime
 ) -> list[FingerprintChange]:
-    """Keep what was read at ``at``; return the *significant* changes (each expires evidence).
+    """`record_batch` for one deployment."""
+    return record_batch([Read(deployment, readings, at)])[0]
 
-    Unchanged nodes cost one UPDATE together. A node that could not be read, that was closed, or of
-    which something newer is known already, is left as it is. Insignificant changes are stored too,
-    but not returned. Takes row locks on the nodes, in order of id.
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What one run read of one deployment at ``at``."""
+
+    deployment: Deployment
+    readings: Sequence[tuple[Node, NodeSeen]]
+    at: datetime
+
+
+@transaction.atomic
+def record_batch(batch: Sequence[Read]) -> list[list[FingerprintChange]]:
+    """Keep what was read; return the *significant* changes (each expires evidence), per `Read`.
+
+    Unchanged nodes cost three queries together, however many. A node that could not be read, that
+    was closed, or of which something newer is known already, is left as it is. Insignificant changes
+    are stored too, but not returned. Takes row locks on the nodes, in order of id.
     """
-    facts_of = {node.pk: seen.facts for node, seen in readings if seen.facts is not None}
-    if not facts_of:
-        return []
-    nodes = list(Node.objects.select_for_update(no_key=True).filter(pk__in=facts_of).order_by("pk"))
-    currents = {each.node_id: each for each in NodeSnapshot.objects.filter(node__in=nodes, current=True)}
-    confirmed: list[int] = []
-    moved: list[tuple[Node, EngineFacts, dict[str, Any], str]] = []
-    for node in nodes:
-        if node.valid_to is not None and at >= node.valid_to:
+    ids = {node.pk for each in batch for node, seen in each.readings if seen.facts is not None}
+    if not ids:
+        return [[] for _ in batch]
+    nodes = {
+        node.pk: node
+        for node in Node.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
+    }
+    currents = {each.node_id: each for each in NodeSnapshot.objects.filter(node__in=ids, current=True)}
+    confirmed: dict[int, datetime] = {}
+    changes = [_record(each, nodes, currents, confirmed) for each in batch]
+    _confirm(confirmed)
+    return [[change for change in found if change.significant] for found in changes]
+
+
+def _record(
+    read: Read, nodes: dict[int, Node], currents: dict[int, NodeSnapshot], confirmed: dict[int, datetime]
+) -> list[FingerprintChange]:
+    """One run's readings; ``currents`` and ``confirmed`` are kept up to date."""
+    changes = []
+    for given, seen in read.readings:
+        node, facts = nodes.get(given.pk), seen.facts
+        if node is None or facts is None or (node.valid_to is not None and read.at >= node.valid_to):
             continue
-        current, facts = currents.get(node.pk), facts_of[node.pk]
-        if current is not None and at <= current.last_confirmed:
+        current = currents.get(node.pk)
+        if current is not None and read.at <= current.last_confirmed:
             continue
         stored = facts_as_json(facts)
         content = content_digest(stored)
         if current is not None and current.content == content:
-            confirmed.append(current.pk)
-        else:
-            moved.append((node, facts, stored, content))
-    if confirmed:
-        NodeSnapshot.objects.filter(pk__in=confirmed).update(last_confirmed=at)
-    changes = [
-        change
-        for node, facts, stored, content in moved
-        if (change := _keep(deployment, node, currents.get(node.pk), facts, stored, content, at))
-    ]
-    return [change for change in changes if change.significant]
+            confirmed[current.pk] = current.last_confirmed = read.at
+            continue
+        snapshot, change = _keep(read.deployment, node, current, facts, stored, content, read.at)
+        currents[node.pk] = snapshot
+        if change is not None:
+            changes.append(change)
+    return changes
+
+
+def _confirm(confirmed: dict[int, datetime]) -> None:
+    if not confirmed:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE fleet_nodesnapshot AS snapshot SET last_confirmed = seen.at"
+            " FROM unnest(%s::bigint[], %s::timestamptz[]) AS seen (id, at) WHERE snapshot.id = seen.id",
+            [list(confirmed), list(confirmed.values())],
+        )
 
 
 def _keep(
@@ -71,8 +106,8 @@ def _keep(
     stored: dict[str, Any],
     content: str,
     at: datetime,
-) -> FingerprintChange | None:
-    """Store a new snapshot; return the change against the reference, if there is one."""
+) -> tuple[NodeSnapshot, FingerprintChange | None]:
+    """Store a new snapshot; return it and the change against the reference, if there is one."""
     print_ = fingerprint(facts)
     limits = limits_of(deployment, facts.context.value)
     before = current or _of_the_row_before(node)
@@ -91,7 +126,7 @@ def _keep(
         change = _against_reference(deployment, node, before, print_, found, at)
     if current is not None:
         NodeSnapshot.objects.filter(pk=current.pk).update(current=False)
-    NodeSnapshot.objects.create(
+    snapshot = NodeSnapshot.objects.create(
         node=node,
         first_seen=at,
         last_confirmed=at,
@@ -107,7 +142,7 @@ def _keep(
         fingerprint=print_.as_json(),
         reference=reference.as_json(),
     )
-    return change
+    return snapshot, change
 
 
 def limits_of(deployment: Deployment, context_read: int | None) -> tuple[int, ...]:

@@ -265,6 +265,23 @@ def test_only_an_approver_gives_consent_but_an_operator_may_keep_it() -> None:
     assert imported(with_consent, actor=operator).done
 
 
+def test_every_field_of_a_file_reaches_the_checks() -> None:
+    more = """\
+    disagg_buffer: 500_000
+    edge_limit: 600_000
+    headroom: 1.5
+    conditions: {pd: true}
+    components: {lmcache: "0.4.1"}
+    windows: [{days: [sun], from: "02:00", to: "05:00", zone: Europe/Berlin}]
+    nodes:"""
+    assert imported(FLEET.replace("    nodes:", more)).problems == ()
+    deployment = Deployment.objects.get()
+    rules = load_target(deployment).rules
+    assert (rules.disagg_buffer, rules.edge_limit, rules.headroom) == (500_000, 600_000, 1.5)
+    assert (rules.conditions, rules.components) == ({"pd": True}, {"lmcache": "0.4.1"})
+    assert deployment.windows == [{"days": ["sun"], "from": "02:00", "to": "05:00", "zone": "Europe/Berlin"}]
+
+
 def test_a_team_is_made_by_whoever_may_edit_the_whole_fleet() -> None:
     outcome = imported(actor=factories.a_user(team=factories.a_team("other"), role="operator"))
     assert "There is no team serving" in str(outcome.problems[0])

@@ -46,7 +46,7 @@ def run(*arguments: Any) -> str:
 
 def test_an_import_makes_the_deployment_its_plans_and_its_key(file: Path) -> None:
     said = run(file)
-    assert said.endswith("Imported: 1 deployment added, 1 node added.\n")
+    assert said.endswith("Imported: 1 team added, 1 deployment added, 1 node added.\n")
     assert "the-key-of-prefill" not in said
     deployment = Deployment.objects.get()
     assert load_target(deployment).nodes[0].credentials.headers == (
@@ -60,7 +60,7 @@ def test_an_import_makes_the_deployment_its_plans_and_its_key(file: Path) -> Non
 
 def test_a_dry_run_changes_nothing(file: Path) -> None:
     said = run(file, "--dry-run")
-    assert "Dry run, nothing was changed: 1 deployment added, 1 node added." in said
+    assert "Dry run, nothing was changed: 1 team added, 1 deployment added, 1 node added." in said
     assert not Deployment.objects.exists()
     assert not Plan.objects.exists()
 
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 def test_json_for_scripts(file: Path) -> None:
     document = json.loads(run(file, "--json"))
     assert document["imported"] is True
-    assert [each["what"] for each in document["differences"]] == ["deployment", "node"]
+    assert [each["what"] for each in document["differences"]] == ["team", "deployment", "node"]
 
 
 def test_csv_is_told_by_the_name(tmp_path: Path) -> None:
