@@ -21,8 +21,8 @@ from kvaudit.web import lengths, windows
 class LengthField(forms.CharField):
     """A length of time; cleans to seconds or None."""
 
-    def to_python(self, value: Any) -> Any:
-        text = super().to_python(value)
+    def clean(self, value: Any) -> int | None:
+        text = super().clean(value)
         if not text:
             return None
         try:

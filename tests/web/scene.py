@@ -16,7 +16,7 @@ from django.utils import timezone
 from kvaudit.accounts.models import Team, User
 from kvaudit.audits.models import CheckState, Evidence, Plan, Result, Run, RunEvidence
 from kvaudit.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
-from kvaudit.verdict import Verdict, roll_up
+from kvaudit.verdict import roll_up
 from tests.factories import a_deployment, a_node
 
 PASSIVE = ("pool", "version", "drift", "exposure")

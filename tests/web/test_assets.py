@@ -30,7 +30,9 @@ def test_templates_hold_nothing_that_the_policy_blocks(path):
 
 @pytest.mark.parametrize("path", ASSETS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_nothing_is_loaded_from_elsewhere(path):
-    links = re.findall(r"(?:src|href)=[\"']?(https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", path.read_text())
+    links = re.findall(
+        r"(?:src|href)=[\"']?(https?:)?//|url\(\s*[\"']?(?:https?:)?//|@import", path.read_text()
+    )
     assert not links
 
 

@@ -6,13 +6,16 @@ from kvaudit.web import lengths
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("30 s", 30), ("90", 90), ("15min", 900), ("1 H", 3_600), ("2d", 172_800), (" 1 w ", 604_800)]
+    ("text", "seconds"),
+    [("30 s", 30), ("90", 90), ("15min", 900), ("1 H", 3_600), ("2d", 172_800), (" 1 w ", 604_800)],
 )
 def test_read(text, seconds):
     assert lengths.parse(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "soon", "0 s", "-5 min", "1.5 h", "3 fortnights", "400 d", "9" * 30, "1 h 30"])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "0 s", "-5 min", "1.5 h", "3 fortnights", "400 d", "9" * 30, "1 h 30"]
+)
 def test_refused_with_a_sentence(text):
     with pytest.raises(ValueError, match=r"\.$"):
         lengths.parse(text)

@@ -50,7 +50,8 @@ def test_no_moment_is_said():
 
 
 @pytest.mark.parametrize(
-    ("length", "words"), [(timedelta(seconds=5), "5s"), (timedelta(days=12, hours=3), "12d"), (timedelta(0), "0s")]
+    ("length", "words"),
+    [(timedelta(seconds=5), "5s"), (timedelta(days=12, hours=3), "12d"), (timedelta(0), "0s")],
 )
 def test_brief_lengths(length, words):
     assert moments.brief(length) == words

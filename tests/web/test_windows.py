@@ -4,7 +4,12 @@ import pytest
 
 from kvaudit.web import windows
 
-NIGHTS = {"days": ["mon", "tue", "wed", "thu", "fri"], "from": "22:00", "to": "06:00", "zone": "Europe/Berlin"}
+NIGHTS = {
+    "days": ["mon", "tue", "wed", "thu", "fri"],
+    "from": "22:00",
+    "to": "06:00",
+    "zone": "Europe/Berlin",
+}
 
 
 def test_a_line_becomes_a_window():
@@ -22,7 +27,8 @@ def test_days(days, found):
 
 
 @pytest.mark.parametrize(
-    "line", ["at night", "mon-fri", "25:00-26:00", "moon 01:00-02:00", "01:00-02:00 Mars/Base", "01:00", "<b>"]
+    "line",
+    ["at night", "mon-fri", "25:00-26:00", "moon 01:00-02:00", "01:00-02:00 Mars/Base", "01:00", "<b>"],
 )
 def test_a_bad_line_is_named(line):
     with pytest.raises(windows.WindowProblem, match="Line 2"):

@@ -65,7 +65,9 @@ def test_odd_filters_never_break_the_fleet(people, pair, query):
     assert people.viewer.get(f"/?{query}").status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/runs/99999999999999999999/", "/runs/0/", "/d/nobody/", f"/plans/{uuid4()}/"])
+@pytest.mark.parametrize(
+    "path", ["/runs/99999999999999999999/", "/runs/0/", "/d/nobody/", f"/plans/{uuid4()}/"]
+)
 def test_what_is_not_there_is_a_404_with_a_way_back(people, path):
     answer = people.operator.get(path)
     assert answer.status_code == 404

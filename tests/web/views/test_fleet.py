@@ -39,8 +39,16 @@ def test_who_is_at_risk_is_named(people):
 @pytest.mark.parametrize(
     ("verdicts", "expired", "said"),
     [
-        ({**PASS, "pool": "inconclusive"}, False, "Nobody is known to be at risk, but 1 of 1 deployment is unknown."),
-        ({**PASS, "version": "error"}, False, "Nobody is known to be at risk, but 1 of 1 deployment is unknown."),
+        (
+            {**PASS, "pool": "inconclusive"},
+            False,
+            "Nobody is known to be at risk, but 1 of 1 deployment is unknown.",
+        ),
+        (
+            {**PASS, "version": "error"},
+            False,
+            "Nobody is known to be at risk, but 1 of 1 deployment is unknown.",
+        ),
         (PASS, True, "Nobody is known to be at risk, but 1 of 1 deployment is unknown."),
         ({"pool": "pass"}, False, "Nobody is known to be at risk, but 1 of 1 deployment is unknown."),
         (PASS, False, "Nothing was found against any of 1 deployment."),

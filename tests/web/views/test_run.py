@@ -41,7 +41,12 @@ def test_a_fail_of_an_earlier_attempt_stands(people, pair):
     run = scene.a_run(pair, {"pool": "fail"})
     first = run.results.get()
     run.results.create(
-        deployment=pair, attempt=2, check_id="pool", verdict="pass", summary="Now it fits.", observed_at=first.observed_at
+        deployment=pair,
+        attempt=2,
+        check_id="pool",
+        verdict="pass",
+        summary="Now it fits.",
+        observed_at=first.observed_at,
     )
     type(run).objects.filter(pk=run.pk).update(attempt=2)
     page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
@@ -77,7 +82,11 @@ def test_progress_is_polled_until_the_end(people, pair):
     run = scene.a_run(
         pair,
         state="running",
-        progress={"nodes": 2, "read": 1, "checks": {"pool": "pass", "version": "running", "drift": "waiting"}},
+        progress={
+            "nodes": 2,
+            "read": 1,
+            "checks": {"pool": "pass", "version": "running", "drift": "waiting"},
+        },
     )
     address = f"/runs/{run.pk}/progress/?page=run"
     answer = people.viewer.get(address, headers={"HX-Request": "true"})

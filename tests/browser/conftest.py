@@ -1,0 +1,87 @@
+"""A real Chromium against a live server. Synchronous playwright runs an event loop in the test's
+thread, which Django's ORM refuses unless told: only here, and only for the test's own set-up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = os.environ.get("KVAUDIT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+PASSWORD = "browser-tests-only-1"
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        chromium.close()
+    os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE", None)
+
+
+@dataclass
+class Visit:
+    """A logged-in visitor. ``complaints`` gathers what the browser said was wrong: blocked by the
+    policy, failed scripts, failed loads, and every request that left this server."""
+
+    page: Page
+    base: str
+    complaints: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> Page:
+        self.page.goto(self.base + path)
+        return self.page
+
+
+@pytest.fixture
+def visit(browser: Browser, live_server: Any) -> Iterator[Any]:
+    """A function: options of a browser context -> `Visit`, logged in as ``admin``."""
+    from tests.factories import an_admin
+
+    an_admin("admin", password=PASSWORD)
+    contexts = []
+
+    def enter(*, login: bool = True, **options: Any) -> Visit:
+        context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        contexts.append(context)
+        visitor = Visit(context.new_page(), live_server.url)
+        page = visitor.page
+        page.on(
+            "console",
+            lambda message: visitor.complaints.append(message.text) if message.type == "error" else None,
+        )
+        page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                None
+                if request.url.startswith((live_server.url, "data:"))
+                else visitor.complaints.append(f"left the server: {request.url}")
+            ),
+        )
+        if login:
+            visitor.go("/login/")
+            page.get_by_label("Username").fill("admin")
+            page.get_by_label("Password").fill(PASSWORD)
+            page.get_by_role("button", name="Log in").click()
+            page.get_by_role("button", name="Log out").wait_for()
+        return visitor
+
+    yield enter
+    for context in contexts:
+        context.close()
