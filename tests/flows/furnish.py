@@ -33,6 +33,7 @@ def main(wanted):
             checks=checks,
             deployments=list(made.values()),
             interval=wanted["interval"],
+            budget_seconds=wanted.get("budget_seconds"),
         )
         create_plan(spec=spec, actor="system:flows")
     if wanted.get("audit"):

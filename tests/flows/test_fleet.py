@@ -39,10 +39,10 @@ def fleet():
 
 def audited_while_killing(house, deployments, *, interval, seconds, kills):
     """Let beat audit for ``seconds``; ``kills`` are (at second, what). Returns {slug: deployment id}."""
-    made = house.furnish(deployments=deployments, interval=interval)
-    began = time.monotonic()
     house.start_worker()
     house.start_beat()
+    made = house.furnish(deployments=deployments, interval=interval, budget_seconds=3)
+    began = time.monotonic()
     back = {"worker": house.start_worker, "postgres": house.start_database, "valkey": house.start_broker}
     for at, what in kills:
         time.sleep(max(0.0, began + at - time.monotonic()))
