@@ -48,6 +48,7 @@ class AdvisorySet:
 
     version: str
     advisories: tuple[Advisory, ...]
+    by_engine: Mapping[str, tuple[Advisory, ...]]  # first named engine or component -> its advisories
 
     def by_id(self, advisory_id: str) -> Advisory:
         """KeyError when there is none with this id."""
@@ -65,7 +66,11 @@ def shipped() -> AdvisorySet:
 
 def parse(stored: Mapping[str, Any]) -> AdvisorySet:
     """The compiled form -> `AdvisorySet`; its shape is proved when it is compiled."""
-    return AdvisorySet(str(stored["version"]), tuple(map(_advisory, stored["advisories"])))
+    advisories = tuple(map(_advisory, stored["advisories"]))
+    by_engine: dict[str, tuple[Advisory, ...]] = {}
+    for each in advisories:
+        by_engine[each.engine] = (*by_engine.get(each.engine, ()), each)
+    return AdvisorySet(str(stored["version"]), advisories, by_engine)
 
 
 def _advisory(row: Mapping[str, Any]) -> Advisory:

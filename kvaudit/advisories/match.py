@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from kvaudit.advisories.load import Advisory, shipped
@@ -54,6 +55,13 @@ def affects(advisory_id: str, engine: str, version: str | None) -> bool | None:
 
 def range_holds(build: Build, text: str) -> bool | None:
     """As `in_range`, but a vendor's build inside a range is in doubt: it may carry the fix."""
+    return _range_holds(build.text, text)
+
+
+@lru_cache(maxsize=8192)
+def _range_holds(version: str, text: str) -> bool | None:
+    """By texts, since a sweep asks the same few hundred pairs for every node."""
+    build = parse_build(version)
     holds = in_range(build, text)
     return None if holds and build.kind == "vendor" else holds
 
@@ -84,10 +92,16 @@ def match(advisory: Advisory, subject: Subject) -> Match:
 def matches(subject: Subject, advisories: Iterable[Advisory] | None = None) -> tuple[Match, ...]:
     """Every advisory that is not ruled out, applying ones first."""
     order = {"applies": 0, "undecided": 1, "possible": 2}
-    found = [match(each, subject) for each in (shipped().advisories if advisories is None else advisories)]
-    return tuple(
-        sorted((each for each in found if each.outcome != "not"), key=lambda each: order[each.outcome])
-    )
+    chosen = _speaking_of(subject) if advisories is None else advisories
+    found = [each for each in (match(advisory, subject) for advisory in chosen) if each.outcome != "not"]
+    return tuple(sorted(found, key=lambda each: order[each.outcome]))
+
+
+def _speaking_of(subject: Subject) -> list[Advisory]:
+    """The shipped advisories about this engine or a component that is there, in their order."""
+    by_engine = shipped().by_engine
+    names = {name for name in by_engine if _present(name, subject)}
+    return sorted((each for name in names for each in by_engine[name]), key=lambda each: each.id)
 
 
 def _present(name: str, subject: Subject) -> bool:

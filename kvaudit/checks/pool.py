@@ -124,6 +124,11 @@ def judge_coverage(audit: Audit, nodes: Sequence[NodePool], found: Findings) -> 
         found.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
     for role in missing_roles(audit):
         found.unknowns.append(f"no {role} node of {audit.deployment} was read")
+    for each in nodes:
+        if each.node.role and each.node.role != each.role:
+            found.warnings.append(
+                f"{each.node.name} was given as {each.node.role} but says it is {each.role}"
+            )
 
 
 def judge_node(each: NodePool, audit: Audit, found: Findings) -> None:

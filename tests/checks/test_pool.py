@@ -344,6 +344,14 @@ class TestCoverage:
         assert result.verdict is verdict
         assert said.lower() in result.summary.lower()
 
+    def test_the_role_is_what_the_process_says(self):
+        result = judge(node("decode", declared="prefill"))
+        assert (result.verdict, result.warn) == (PASS, True)
+        assert "one decode node" in result.summary
+        assert "was given as prefill but says it is decode" in result.measures["warnings"][0]
+        both = judge(node("decode", declared="prefill"), node("decode", name="b"), complete=True)
+        assert "no prefill node" in both.summary.lower()
+
     def router(self, *workers):
         facts = EngineFacts("sglang", kind="router", workers=tuple(Worker(url) for url in workers))
         return NodeSeen("router-0", "http://router:8000", facts=facts)

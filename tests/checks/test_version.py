@@ -3,7 +3,11 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from kvaudit.advisories.pins import parse_pin
+from kvaudit.advisories.versions import parse_build
 from kvaudit.checks import get
 from kvaudit.checks.contract import NodeSeen, Rules
 from kvaudit.readings import EngineFacts
@@ -210,6 +214,22 @@ class TestCoverage:
         assert [build["nodes"] for build in result.measures["builds"]] == [["a", "b"], ["c"]]
 
 
+@given(
+    st.one_of(
+        st.none(),
+        st.text(max_size=20),
+        st.from_regex(r"v?0\.[0-9]{1,2}\.[0-9]{1,2}(rc1|\.post1|\.dev7|\+acme)?", fullmatch=True),
+    )
+)
+def test_a_pass_needs_a_release_that_the_pin_allows(version):
+    result = judge(node("unified", version=version if version and version.strip() else None))
+    json.dumps(result.as_report(), allow_nan=False)
+    if result.verdict is PASS:
+        build = parse_build(version)
+        assert build.kind in ("release", "candidate")
+        assert parse_pin("sglang>=0.5.22").allows(build) is True
+
+
 def test_results_are_plain_json():
-    for given in ((), (node("prefill", 681_280, version="0.5.19"),), (silent(),)):
-        json.dumps(judge(*given).as_report(), allow_nan=False)
+    for nodes in ((), (node("prefill", 681_280, version="0.5.19"),), (silent(),)):
+        json.dumps(judge(*nodes).as_report(), allow_nan=False)
