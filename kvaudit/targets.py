@@ -65,8 +65,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
+    """One of the tenants that active checks ask as. ``salt`` is the cache salt this tenant sends with
+    every request; "" where the entry sets salts itself, or nobody does."""
+
     name: str
     credentials: Credentials = field(default_factory=Credentials)
+    salt: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class Target:
     rules: Rules = field(default_factory=Rules)
     complete: bool = False  # every node of the deployment is listed here
     consent: bool = False  # prompts of N-8 tokens and more may be sent although the pool is small
+    entry_sets_salts: bool = False  # the entry is declared to overwrite the salts that clients send
 
 
 class TargetError(ValueError):

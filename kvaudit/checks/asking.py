@@ -122,7 +122,9 @@ class Prober(Protocol):
     limits: Limits
     draw: Draw  # seeded where the run has a seed
     consent: bool
-    rounds_ceiling: int | None  # what the budget allows, None = no ceiling
+    rounds_ceiling: int | None  # prompt tokens that the budget allows, None = no ceiling
+    salts: Mapping[str, str]  # tenant -> the cache salt it always sends; empty where nobody does
+    entry_sets_salts: bool  # the entry is declared to overwrite salts that clients send
 
     async def framed(
         self,

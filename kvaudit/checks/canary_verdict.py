@@ -96,8 +96,8 @@ def judge_canary(seen: CanarySeen) -> Result:
     return result(
         Verdict.PASS,
         f"In {accepted} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
-        f"surfacing {surfacing:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of accepted requests that read pages "
-        "like ours leak (95 % confidence).",
+        f"surfacing {surfacing:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of accepted requests that read "
+        "pages like ours leak (95 % confidence).",
         "Run again after every capacity change, and nightly.",
     )
 

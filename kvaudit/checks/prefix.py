@@ -88,8 +88,8 @@ class Prefix:
         if prober is None:
             return PrefixSeen(unaskable="two tenants' keys")
         seen = PrefixSeen(prober.tenants, prober.limits.page)
-        seen.entry_sets_salts = getattr(prober, "entry_sets_salts", False)
-        seen.salted = bool(getattr(prober, "salts", {}))
+        seen.entry_sets_salts = prober.entry_sets_salts
+        seen.salted = bool(prober.salts)
         if len(prober.tenants) < 2:
             seen.unaskable = "a second tenant's key"
             return seen
@@ -139,7 +139,7 @@ class _Arms:
             await self._send(self._a, marker, lead, "store", repeat)
             await self._note("own", repeat, await self._send(self._a, marker, lead, "own", repeat))
             await self._note("cross", repeat, await self._send(self._b, marker, lead, "cross", repeat))
-            salts = getattr(self._prober, "salts", {})
+            salts = self._prober.salts
             if self._a in salts:
                 reply = await self._send(self._b, marker, lead, "stolen salt", repeat, salt=salts[self._a])
                 await self._note("stolen salt", repeat, reply)
@@ -150,7 +150,7 @@ class _Arms:
         filler = min(limits.longest_safe or 0, 4 * PREFIX_TOKENS)
         if limits.pool is None or filler < PREFIX_TOKENS // 2:
             return
-        budget = getattr(self._prober, "rounds_ceiling", None)
+        budget = self._prober.rounds_ceiling
         if budget is not None and budget < REPEATS * limits.pool:
             return
         for repeat in range(REPEATS):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,7 @@ def _wrong_status(seen: LadderSeen, grouped: dict[str, RungSeen]) -> str:
 
 
 def _without_evidence_against(
-    seen: LadderSeen, grouped: dict[str, RungSeen], refused: dict[str, int], result: Any
+    seen: LadderSeen, grouped: dict[str, RungSeen], refused: dict[str, int], result: Callable[..., Result]
 ) -> Result:
     valid = sum(one.outcome.valid for one in seen.trials)
     counted = f"{valid} valid trials, {voids(seen.trials)}"

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 from kvaudit.readings import EngineFacts
+
+if TYPE_CHECKING:
+    from kvaudit.engines.completion import Dialect
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,10 @@ class Engine(Protocol):
     """Further GET paths that checks may ask, outside the plan (exposure: ``/openapi.json``)."""
     posts: ClassVar[frozenset[str]]
     """POST paths that active checks may use (completions, tokenize)."""
+
+    def dialect(self) -> Dialect:
+        """How it is asked for completions; ValueError with a sentence where it serves none."""
+        ...
 
     def recognises(self, answers: Answers) -> bool:
         """Whether these answers can only have come from this engine. Pure, never raises."""

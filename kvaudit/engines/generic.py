@@ -14,11 +14,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.engines import _json, register
 from kvaudit.engines.contract import Answers, Engine, Step
 from kvaudit.readings import EngineFacts, RankPool, Reading, smallest_pool, text, tokens, unknown
+
+if TYPE_CHECKING:
+    from kvaudit.engines.completion import Dialect
 
 POINTERS = ("capacity", "max_request", "in_use", "shards", "version", "model")
 _INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z", re.ASCII)
@@ -73,6 +76,9 @@ class Generic:
     def plan(self) -> Sequence[Step]:
         # It identifies: other engines' paths mean nothing on a service that is none.
         return (Step(self.path, identifies=True),) if self.pointers else ()
+
+    def dialect(self) -> Dialect:
+        raise ValueError("a generic pool is no language model; its tenants are audited by the session check")
 
     def recognises(self, answers: Answers) -> bool:
         """A generic pool has no marks of its own: it is what it was declared to be, as long as

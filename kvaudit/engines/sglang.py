@@ -9,7 +9,7 @@ front end shows a short allow-list, and fields come and go between releases.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from kvaudit.engines import _json, register, routers
 from kvaudit.engines._sglang_configuration import (
@@ -42,6 +42,9 @@ COUNTERS = (
     "sglang:num_used_tokens",
 )
 
+if TYPE_CHECKING:
+    from kvaudit.engines.completion import Dialect
+
 _ROLES = {"null": "unified", "unified": "unified", "prefill": "prefill", "decode": "decode"}
 
 
@@ -61,6 +64,12 @@ class SGLang:
     posts: ClassVar[frozenset[str]] = frozenset(
         {"/generate", "/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/tokenize"}
     )
+
+    def dialect(self) -> Dialect:
+        """How active checks ask it; imported only then."""
+        from kvaudit.engines._sglang_dialect import SGLangDialect
+
+        return SGLangDialect()
 
     def recognises(self, answers: Answers) -> bool:
         seen = seen_in(answers)

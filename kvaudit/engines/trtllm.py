@@ -9,7 +9,7 @@ Prometheus endpoint is switched off.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.engines import _json, _prometheus, register, routers
 from kvaudit.engines.contract import Answers, Step
@@ -58,6 +58,9 @@ COUNTERS = (
     "trtllm_prompt_cached_tokens_total",
 )
 
+if TYPE_CHECKING:
+    from kvaudit.engines.completion import Dialect
+
 _BLOCKS, _PER_BLOCK = "trtllm_kv_cache_max_blocks", "trtllm_kv_cache_tokens_per_block"
 
 
@@ -76,6 +79,12 @@ class TensorRTLLM:
     posts: ClassVar[frozenset[str]] = frozenset(
         {"/v1/completions", "/v1/chat/completions", "/_internal/tokenize"}
     )
+
+    def dialect(self) -> Dialect:
+        """How active checks ask it; imported only then."""
+        from kvaudit.engines._trtllm_dialect import TRTLLMDialect
+
+        return TRTLLMDialect()
 
     def recognises(self, answers: Answers) -> bool:
         models = _json.mapping(_json.parsed(answers.get("/v1/models")))

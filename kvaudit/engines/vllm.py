@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.engines import _json, _prometheus, register, routers
 from kvaudit.engines._vllm_pools import CACHE_INFO, cache_lines, hybrid, rank_pools
@@ -51,6 +51,9 @@ COUNTERS = (
     "vllm:kv_cache_usage_perc",
     "vllm:num_requests_running",
 )
+
+if TYPE_CHECKING:
+    from kvaudit.engines.completion import Dialect
 
 METRIC_FEATURES: Mapping[str, str] = {
     "vllm:external_prefix_cache_queries_total": "external_prefix_cache",  # >= 0.11.2
@@ -94,6 +97,12 @@ class VLLM:
     posts: ClassVar[frozenset[str]] = frozenset(
         {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize"}
     )
+
+    def dialect(self) -> Dialect:
+        """How active checks ask it; imported only then."""
+        from kvaudit.engines.completion import Dialect
+
+        return Dialect()
 
     def recognises(self, answers: Answers) -> bool:
         """By the owner of its model card, its metrics or its development route; without the key,

@@ -6,7 +6,8 @@ length: nobody can tell a model's prose from a customer's.
 """
 
 from kvaudit.prober.network import CannotAsk, NetworkProber
+from kvaudit.prober.setup import Permission, limits_of, prober_for
 from kvaudit.prober.spending import Spent
 from kvaudit.prober.wire import Wire
 
-__all__ = ["CannotAsk", "NetworkProber", "Spent", "Wire"]
+__all__ = ["CannotAsk", "NetworkProber", "Permission", "Spent", "Wire", "limits_of", "prober_for"]

@@ -62,6 +62,8 @@ class NetworkProber:
     seal: Seal | None = None
     stopped: Callable[[], str] = lambda: ""  # "" while requests may be sent, else why not (a sentence)
     rounds_ceiling: int | None = None
+    salts: Mapping[str, str] = field(default_factory=dict, repr=False)  # tenant -> the salt it always sends
+    entry_sets_salts: bool = False
     answer_seconds: float = ANSWER_SECONDS
     mode: Mode | None = None
     template: dict[str, int] = field(default_factory=dict)  # tenant -> tokens that the target adds itself
@@ -98,6 +100,11 @@ class NetworkProber:
                 for name, value in self.dialect.read_counters(answer.body).items():
                     found[f"{name}/{number}"] = value
         return found
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for wire in (*self.wires.values(), *self.node_wires):
+            await wire.aclose()
 
     # -- finding a way in ----------------------------------------------------------------------
 
@@ -212,7 +219,7 @@ class NetworkProber:
             raise Stop(reason)
         refuse_without_consent(self.limits, prompt.tokens, self.consent)
         self.spent.check(prompt.tokens)
-        wish = Wish(self.model, max_tokens, temperature, salt, stream)
+        wish = Wish(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
         self.spent.requests += 1
         reply = await self._send(tenant, prompt, wish, cancel_after, seconds or self.answer_seconds)
         if reply.outcome in _MAY_HAVE_RUN:

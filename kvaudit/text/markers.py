@@ -48,7 +48,8 @@ class Marker:
 
 def draw_words(draw: Draw, count: int, without: Sequence[str] = ()) -> tuple[str, ...]:
     """``count`` different words of the list, none of ``without``."""
-    pool, chosen, barred = words(), [], set(without)
+    pool, barred = words(), set(without)
+    chosen: list[str] = []
     while len(chosen) < count:
         word = pool[draw(len(pool))]
         if word not in barred:

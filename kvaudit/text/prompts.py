@@ -117,7 +117,8 @@ def draw_needles(
 
 def draw_leads(draw: Draw, count: int) -> list[str]:
     """First words of prompts that differ in their first letter while letters last, then in the word."""
-    listed, letters, chosen = words(), list(string.ascii_lowercase), []
+    listed, letters = words(), list(string.ascii_lowercase)
+    chosen: list[str] = []
     while len(chosen) < count:
         initial = letters.pop(draw(len(letters))) if letters else ""
         fitting = [word for word in listed if word.startswith(initial)] or list(listed)

@@ -1,0 +1,128 @@
+"""Builds a prober from a target and what the passive reading found of its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kvaudit import engines
+from kvaudit.checks.asking import Limits
+from kvaudit.checks.contract import NodeSeen, Rules
+from kvaudit.engines import reading
+from kvaudit.prober.network import CannotAsk, NetworkProber
+from kvaudit.prober.replies import Seal
+from kvaudit.prober.spending import Spent
+from kvaudit.readings import EngineFacts
+from kvaudit.targets import Credentials, Target
+from kvaudit.text.markers import seeded
+from kvaudit.transport import Client
+
+UNREAD_PAGE = 64
+"""Tokens assumed for a page that no node shows: the largest common size (sglang.md 1.11)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What an active run may do. ``prompt_tokens`` is the ceiling of the whole run (None = the
+    default of checks.md: max(20 million, 80 x context)); ``stopped`` gives the sentence why nothing
+    more may be sent, or ""."""
+
+    consent: bool = False
+    prompt_tokens: int | None = None
+    seed: int | None = None
+    stopped: Callable[[], str] = lambda: ""
+    seal: Seal | None = None
+
+
+def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
+    """The lengths that matter, in tokens. N is the smallest input limit of any node (a prompt passes
+    them all), or the declared edge limit + 1 where that is smaller; unknown as soon as one node hides
+    its own. C is the largest context read or declared."""
+    refused = [facts.input_limit.value for facts in nodes]
+    first = None if not refused or None in refused else min(limit for limit in refused if limit is not None)
+    if rules.edge_limit is not None:
+        first = rules.edge_limit + 1 if first is None else min(first, rules.edge_limit + 1)
+    pools = [facts.pool.value for facts in nodes]
+    contexts = [facts.context.value for facts in nodes if facts.context.value is not None]
+    if rules.context is not None:
+        contexts.append(rules.context)
+    pages = [facts.setting("page_size").value for facts in nodes]
+    page = max((size for size in pages if isinstance(size, int) and size > 0), default=None)
+    decode = [
+        facts.input_limit.value for facts in nodes if facts.role.value == "decode" and facts.input_limit.value
+    ]
+    return Limits(
+        first_rejected=first,
+        context=max(contexts, default=None),
+        pool=None if not pools or None in pools else min(pool for pool in pools if pool is not None),
+        page=page or UNREAD_PAGE,
+        page_read=page is not None,
+        decode_limit=min(decode, default=None),
+        unified=all(facts.role.value not in ("prefill", "decode") for facts in nodes),
+    )
+
+
+def default_ceiling(limits: Limits) -> int:
+    """Prompt tokens per check and run: max(20 million, 80 x C)."""
+    return max(20_000_000, 80 * (limits.context or 0))
+
+
+async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permission) -> NetworkProber:
+    """A calibrated prober; close it with `close`. Raises `CannotAsk` with the sentence that says
+    what is missing."""
+    nodes = [node.facts for node in seen if node.facts is not None and node.facts.kind == "node"]
+    if not target.tenants:
+        raise CannotAsk("No tenant's key was given, so no request can be sent as a tenant.")
+    if not nodes:
+        raise CannotAsk("No node could be read, so no length and no way to ask is known.")
+    names = {facts.engine for facts in nodes}
+    if len(names) > 1:
+        raise CannotAsk(f"The nodes run different engines ({', '.join(sorted(names))}): audit them apart.")
+    adapter = engines.get(names.pop())
+    try:
+        dialect = adapter.dialect()
+    except ValueError as problem:
+        raise CannotAsk(f"This engine cannot be asked: {problem}.") from None
+    entry = target.entry or (target.nodes[0].url if len(target.nodes) == 1 else "")
+    if not entry:
+        raise CannotAsk("Several nodes but no entry URL were given: tenants' requests go through the entry.")
+    model = target.model or next((facts.model.value for facts in nodes if facts.model.value), None)
+    if not model:
+        raise CannotAsk("The model's name is neither declared nor shown by a node: give it.")
+    allow = reading.allowed([adapter])
+    limits = limits_of(nodes, target.rules)
+    ceiling = permission.prompt_tokens if permission.prompt_tokens is not None else default_ceiling(limits)
+    read = {node.name for node in seen if node.facts is not None and node.facts.kind == "node"}
+    prober = NetworkProber(
+        wires={tenant.name: _client(entry, allow, tenant.credentials) for tenant in target.tenants},
+        dialect=dialect,
+        model=model,
+        limits=limits,
+        nodes=nodes,
+        node_wires=[_client(node.url, allow, node.credentials) for node in target.nodes if node.name in read],
+        consent=permission.consent or target.consent,
+        draw=seeded(permission.seed),
+        spent=Spent(ceiling=ceiling),
+        seal=permission.seal,
+        stopped=permission.stopped,
+        rounds_ceiling=ceiling,
+        salts={tenant.name: tenant.salt for tenant in target.tenants if tenant.salt},
+        entry_sets_salts=target.entry_sets_salts,
+    )
+    try:
+        await prober.calibrate()
+    except BaseException:
+        await prober.aclose()
+        raise
+    return prober
+
+
+def _client(url: str, allow: frozenset[tuple[str, str]], credentials: Credentials) -> Client:
+    return Client(
+        url,
+        allow=allow,
+        headers=credentials.headers,
+        ca_file=credentials.ca_file,
+        client_cert=credentials.client_cert,
+        client_key=credentials.client_key,
+    )
