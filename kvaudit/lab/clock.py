@@ -100,7 +100,7 @@ class Durations:
     c: float = 1e-9
     transfer: float = 5e-4
     transfer_token: float = 2e-7
-    decode_token: float = 1e-4
+    decode_token: float = 3e-4
     noise: float = 0.04
     scale: float = 1.0
 

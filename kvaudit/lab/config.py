@@ -69,7 +69,9 @@ class LabConfig:
         LabTenant("tenant-a", "sk-lab-tenant-a"),
         LabTenant("tenant-b", "sk-lab-tenant-b"),
     )
+    chunk_pages: int = 64  # pages per write of the transfer engine
     waiting_timeout: float = 2.0  # seconds decode waits for a transfer; the real engine's is 300
+    timing: Durations | None = None  # the scale's when None
     time_scale: float | None = None
     seed: int = 0
 
@@ -87,7 +89,7 @@ class LabConfig:
 
     @property
     def durations(self) -> Durations:
-        chosen = self.size.durations
+        chosen = self.timing or self.size.durations
         return chosen if self.time_scale is None else replace(chosen, scale=self.time_scale)
 
     @property

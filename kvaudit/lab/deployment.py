@@ -33,7 +33,7 @@ class Deployment:
         _check_vllm_pool(config, kind.name)
         self.faults = kind(config.seed)
         self.compute = Compute()
-        self.fabric = Fabric(self.compute, config.durations)
+        self.fabric = Fabric(self.compute, config.durations, config.chunk_pages)
         self.tenant_of: dict[int, str] = {}
         self._tickets: dict[int, int] = {}
         self._last_ticket = 0

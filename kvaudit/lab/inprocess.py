@@ -24,6 +24,7 @@ from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import Deployment
 from kvaudit.transport import Client, Limits
 
+_LIMITS = Limits()
 FIRST_PORT = 59_001
 """The router's port in in-process addresses (http://127.0.0.1:59001); nodes count on from there. Nothing
 listens there: the addresses are only names."""
@@ -49,7 +50,7 @@ class InProcess:
         return MemoryPool(self._applications)
 
     def client(
-        self, url: str, *, allow: Collection[tuple[str, str]], key: str = "", limits: Limits = Limits()
+        self, url: str, *, allow: Collection[tuple[str, str]], key: str = "", limits: Limits = _LIMITS
     ) -> Client:
         """The auditor's client for ``url`` with a tenant's or node's ``key``; a `kvaudit.prober.Wire`."""
         headers: Iterable[tuple[str, str]] = [("Authorization", f"Bearer {key}")] if key else []
@@ -129,7 +130,7 @@ class _Exchange:
         try:
             await application(scope, self._receive, self._send)
             await self._messages.put({"type": "end"})
-        except Exception as error:  # the application's own bug: the client sees a dropped connection
+        except Exception as error:  # noqa: BLE001  the application's own bug: the client sees a dropped connection
             await self._messages.put(error)
 
     async def _receive(self) -> Message:

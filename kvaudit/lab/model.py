@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ _BLOCK = 16_384  # slots scored at once: their keys (512 KiB) stay in the cache
 _LONG_RUN = 8  # pages in a row from which scoring in place beats gathering them
 
 
+@lru_cache(maxsize=1)
 def _pattern_weights() -> NDArray[np.float64]:
     """exp(score - highest score) for each pattern of agreements; bit j = the j-th last id agrees."""
     patterns = np.arange(1 << PAST)

@@ -148,12 +148,14 @@ class PrefillNode(Node):
     async def _send(self, request: Request, room: Room, loan: Loan, first: int) -> None:
         """Start the writer and wait for it. In a pull design the reader may come late, and the
         producer's lease may end before it does."""
-        pages = self.faults.pages_to_send(loan.table)
+        pages = self.faults.pages_to_send(loan.table, self.fabric.chunk_pages)
         state = tuple(self.model.state(request.input_ids))
         handoff = Handoff(len(pages), first, state, request.cached_tokens)
         late = self.faults.reader_delay(self.waiting) * self.durations.scale
-        slowness = self.faults.link_slowness()
-        loan.writer = self.fabric.send(room, self.pool, pages, handoff, slowness=slowness, after=late)
+        slowness, stall = self.faults.link_slowness(), self.faults.writer_stall() * self.durations.scale
+        loan.writer = self.fabric.send(
+            room, self.pool, pages, handoff, slowness=slowness, after=late, stall=stall
+        )
         lease = self.faults.lease()
         if lease is not None:
             asyncio.get_running_loop().call_later(lease * self.durations.scale, loan.expire)

@@ -2,7 +2,8 @@
 
 A *room* is where the two legs of one request meet. Decode reserves pages and registers them
 (bootstrap); prefill, once it has computed its pages, writes them into the registered ones in
-chunks, like an RDMA writer that neither side can call back, then posts the number of pages sent,
+chunks, like an RDMA writer that neither side can call back (writes complete in no promised order;
+here the last comes first), then posts the number of pages sent,
 the first token and the state, and rings the bell. The writer runs on its own: a client that goes
 away does not stop it.
 """
@@ -14,9 +15,6 @@ from dataclasses import dataclass, field
 
 from kvaudit.lab.clock import Compute, Durations, wait
 from kvaudit.lab.pool import KVPool, Pages
-
-CHUNK_PAGES = 64
-"""Pages per write of the transfer engine."""
 
 
 class TransferFailed(Exception):
@@ -59,11 +57,11 @@ class Room:
 class Fabric:
     """All rooms of one deployment, and the writers at work."""
 
-    def __init__(self, compute: Compute, durations: Durations) -> None:
+    def __init__(self, compute: Compute, durations: Durations, chunk_pages: int) -> None:
         self._rooms: dict[int, Room] = {}
         self._writers: set[asyncio.Task[None]] = set()
         self._compute = compute
-        self.durations = durations
+        self.durations, self.chunk_pages = durations, chunk_pages
         self.failed = self.transferred = 0
 
     def room(self, number: int) -> Room:
@@ -104,25 +102,36 @@ class Fabric:
         *,
         slowness: float = 1.0,
         after: float = 0.0,
+        stall: float = 0.0,
     ) -> asyncio.Task[None]:
         """Start the writer; the task ends when the last page is written and the bell has rung.
-        ``slowness`` stretches the link, ``after`` (seconds) is how late it begins."""
+        ``slowness`` stretches the link, ``after`` (seconds) is how late it begins, ``stall`` how long
+        each write is held up once the reader has left (retransmission)."""
         room.writing = True
-        task = asyncio.create_task(self._write(room, source, pages, handoff, slowness, after))
+        task = asyncio.create_task(self._write(room, source, pages, handoff, slowness, after, stall))
         self._writers.add(task)
         task.add_done_callback(self._writers.discard)
         return task
 
     async def _write(
-        self, room: Room, source: KVPool, pages: Pages, handoff: Handoff, slowness: float, after: float
+        self,
+        room: Room,
+        source: KVPool,
+        pages: Pages,
+        handoff: Handoff,
+        slowness: float,
+        after: float,
+        stall: float,
     ) -> None:
         try:
             target = room.destination.result()
             if after:
                 await wait(after)
-            for at in range(0, len(pages), CHUNK_PAGES):
-                chunk = pages[at : at + CHUNK_PAGES]
+            for at in reversed(range(0, len(pages), self.chunk_pages)):
+                chunk = pages[at : at + self.chunk_pages]
                 await wait(self.durations.send(len(chunk) * source.page_size) * slowness)
+                if room.closed and stall:
+                    await wait(stall)
                 await self._compute.run(
                     target.pool.copy_in, source, chunk, target.pages[at : at + len(chunk)]
                 )

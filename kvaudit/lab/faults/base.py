@@ -72,8 +72,8 @@ class Faults:
         return pages
 
     # --- transfer ---
-    def pages_to_send(self, pages: Pages) -> Pages:
-        """The pages of a prompt that the writer sends."""
+    def pages_to_send(self, pages: Pages, chunk: int) -> Pages:
+        """The pages of a prompt that the writer sends, ``chunk`` at a time."""
         return pages
 
     def count_is_right(self, arrived: int, reserved: int) -> bool:
@@ -87,6 +87,10 @@ class Faults:
 
     def link_slowness(self) -> float:
         return 1.0
+
+    def writer_stall(self) -> float:
+        """Seconds by which each remaining write is held up once the reader has left."""
+        return 0.0
 
     def lease(self) -> float | None:
         """Seconds after which the producer frees pages that nobody read; None = it waits."""

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from kvaudit.lab.faults.base import Faults
 from kvaudit.lab.pool import Pages
-from kvaudit.lab.transfer import CHUNK_PAGES
 
 
 class ShortTransfer(Faults):
@@ -16,8 +15,8 @@ class ShortTransfer(Faults):
     name = "short_transfer"
     reports: ClassVar[tuple[str, ...]] = ("sglang#38704", "sglang#34208")
 
-    def pages_to_send(self, pages: Pages) -> Pages:
-        return pages[:CHUNK_PAGES]
+    def pages_to_send(self, pages: Pages, chunk: int) -> Pages:
+        return pages[:chunk]
 
     def count_is_right(self, arrived: int, reserved: int) -> bool:
         return True
@@ -35,7 +34,10 @@ class LateWriter(Faults):
         return False
 
     def link_slowness(self) -> float:
-        return 20.0
+        return 10.0
+
+    def writer_stall(self) -> float:
+        return 0.02
 
 
 class LeaseExpiry(Faults):
