@@ -4,15 +4,41 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from typing import Any
 
-from kvaudit.readings import EngineFacts, Reading
+from kvaudit.readings import EngineFacts, Fingerprint, Reading, fingerprint
 
 READINGS = ("version", "model", "revision", "context", "pool", "input_limit", "role", "process")
 
 
 def facts_as_json(facts: EngineFacts) -> dict[str, Any]:
-    """Every reading as ``{value, source, state}``, under the names of `EngineFacts`."""
+    """Every reading as ``{value, source, state}``, under the names of `EngineFacts`; storable."""
+    stored: dict[str, Any] = storable(_as_json(facts))
+    return stored
+
+
+def storable_fingerprint(facts: EngineFacts) -> Fingerprint:
+    """The node's fingerprint as it survives the database."""
+    return Fingerprint.from_json(storable(fingerprint(facts).as_json()))
+
+
+def storable(value: Any) -> Any:
+    """What PostgreSQL takes of what an engine said: it chooses the bytes, and jsonb knows neither NUL
+    nor half a surrogate pair nor NaN."""
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping):
+        return {storable(str(key)): storable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [storable(item) for item in value]
+    return value if value is None or isinstance(value, bool | int) else storable(str(value))
+
+
+def _as_json(facts: EngineFacts) -> dict[str, Any]:
     return {
         "engine": facts.engine,
         "kind": facts.kind,
@@ -50,7 +76,7 @@ def content_digest(stored: dict[str, Any]) -> str:
 
 def shown(reading: Reading[Any], longest: int = 300) -> str:
     """A reading's value as text for a column, "" when unknown."""
-    return str(reading.value)[:longest] if reading.known else ""
+    return str(storable(str(reading.value)))[:longest] if reading.known else ""
 
 
 def _value(item: Any) -> Any:

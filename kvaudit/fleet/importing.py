@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from django.db import IntegrityError, OperationalError, transaction
+from django.db import DataError, IntegrityError, OperationalError, transaction
 from django.utils import timezone
 
 from kvaudit.accounts.actors import Actor
@@ -77,6 +77,9 @@ def import_fleet(
             if outcome.problems or dry_run:
                 transaction.set_rollback(True)
             return outcome
+    except DataError:  # the parser's limits are ours; a file that finds a gap between them is refused too
+        sentence = "A value in the file is longer or larger than can be stored."
+        return ImportOutcome(problems=(Problem(0, sentence),), dry_run=dry_run)
     except (IntegrityError, OperationalError) as fault:
         if isinstance(fault, OperationalError) and not _is_deadlock(fault):
             raise

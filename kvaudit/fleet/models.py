@@ -131,7 +131,7 @@ class Pin(Interval):
     deployment = models.ForeignKey(
         Deployment, on_delete=models.PROTECT, related_name="pins", null=True, blank=True
     )
-    engine = models.CharField(max_length=40)
+    engine = models.CharField(max_length=100)
     specifier = models.CharField(max_length=100)  # PEP 440: >=0.5.22
     set_by = models.CharField(max_length=300)
     reason = models.CharField(max_length=500, blank=True)

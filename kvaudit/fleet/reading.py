@@ -12,9 +12,9 @@ from django.db.models import Q
 
 from kvaudit.checks.contract import NodeSeen
 from kvaudit.fleet import comparison
-from kvaudit.fleet.facts import content_digest, facts_as_json, shown
+from kvaudit.fleet.facts import content_digest, facts_as_json, shown, storable_fingerprint
 from kvaudit.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
-from kvaudit.readings import EngineFacts, Fingerprint, fingerprint
+from kvaudit.readings import EngineFacts, Fingerprint
 
 
 def record_reading(
@@ -108,7 +108,7 @@ def _keep(
     at: datetime,
 ) -> tuple[NodeSnapshot, FingerprintChange | None]:
     """Store a new snapshot; return it and the change against the reference, if there is one."""
-    print_ = fingerprint(facts)
+    print_ = storable_fingerprint(facts)
     limits = limits_of(deployment, facts.context.value)
     before = current or _of_the_row_before(node)
     change: FingerprintChange | None

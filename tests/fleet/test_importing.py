@@ -360,3 +360,28 @@ def test_a_fleet_can_be_created_from_csv() -> None:
     outcome = imported(CSV, format="csv")
     assert outcome.done, outcome.problems
     assert Deployment.objects.get().headroom == 1.25
+
+
+@pytest.mark.parametrize(
+    ("field", "stored"),
+    [
+        ("owner: " + "x" * 300, True),
+        ("owner: " + "x" * 301, False),
+        (f"pins: ['{'e' * 90}>=1']", True),
+        ('model: "\\U0001F4A9"', True),
+        ('model: "\\ud800"', False),
+        ('model: "\\u0000"', False),
+        ("context: 1000000000000", True),
+        ("context: 1000000000001", False),
+        ("headroom: .nan", False),
+        (f"consent: {{given: true, by: '{'b' * 300}', reason: '{'r' * 300}'}}", True),
+    ],
+)
+def test_the_longest_and_oddest_values_are_stored_or_refused(field: str, stored: bool) -> None:
+    text = FLEET.replace("    owner: Ada\n", "").replace("    context: 1_048_576\n", "")
+    text = text.replace('    pins: ["sglang>=0.5.22"]\n', "").replace(
+        "    nodes:", f"    {field}\n    nodes:"
+    )
+    outcome = imported(text)
+    assert (outcome.done, bool(outcome.problems)) == (stored, not stored)
+    assert Deployment.objects.count() == int(stored)
