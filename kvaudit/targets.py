@@ -188,7 +188,13 @@ def from_deployment(described: FleetDeployment, *, environ: Mapping[str, str] | 
         entry=described.entry,
         model=described.model,
         tenants=tuple(
-            Tenant(each.name, _credentials(each, f"tenant {each.name} of {described.slug}", environ))
+            Tenant(
+                each.name,
+                _credentials(each, f"tenant {each.name} of {described.slug}", environ),
+                salt=_secret(each.salt_env, f"the salt of tenant {each.name}", environ)
+                if each.salt_env
+                else "",
+            )
             for each in described.tenants
         ),
         rules=Rules(
@@ -202,6 +208,7 @@ def from_deployment(described: FleetDeployment, *, environ: Mapping[str, str] | 
         ),
         complete=True,
         consent=described.consent,
+        entry_sets_salts=described.entry_sets_salts,
     )
 
 

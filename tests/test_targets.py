@@ -22,11 +22,12 @@ deployments:
     nodes:
       - {name: p0, role: prefill, url: "http://10.0.0.7:30000", headers_env: {X-Key: P0_KEY}, ca_file: ca.pem}
       - {name: d0, role: decode, url: "http://10.0.0.8:30000", key_env: D0_KEY, engine: vllm}
-    tenants: [{name: a, key_env: KEY_A}]
+    entry_sets_salts: true
+    tenants: [{name: a, key_env: KEY_A, salt_env: SALT_A}]
   - slug: qwen
     nodes: [{url: "http://10.0.1.7:8000"}]
 """
-KEYS = {"P0_KEY": "p-secret", "D0_KEY": "d-secret", "KEY_A": "a-secret"}
+KEYS = {"P0_KEY": "p-secret", "D0_KEY": "d-secret", "KEY_A": "a-secret", "SALT_A": "salt-secret"}
 
 
 class TestFlags:
@@ -127,6 +128,7 @@ class TestFile:
         assert decode.credentials.headers == (("Authorization", "Bearer d-secret"),)
         assert (prefill.engine, decode.engine) == ("sglang", "vllm")
         assert glm.tenants[0].credentials.headers == (("Authorization", "Bearer a-secret"),)
+        assert (glm.tenants[0].salt, glm.entry_sets_salts) == ("salt-secret", True)
         assert qwen.rules == Rules()
         assert qwen.nodes[0].engine == "auto"
         assert "secret" not in repr((glm, qwen))

@@ -20,14 +20,14 @@ from kvaudit.fleetfile.values import Wrong
 
 FILE_FIELDS = ("schema", "deployments")
 DEPLOYMENT_FIELDS = (
-    "slug", "team", "owner", "contact", "engine", "entry", "model", "context", "edge_limit", "disagg_buffer",
-    "headroom", "pins", "conditions", "components", "consent", "windows", "plans", "nodes", "tenants",
+    "slug", "team", "owner", "contact", "engine", "entry", "entry_sets_salts", "model", "context", "edge_limit",
+    "disagg_buffer", "headroom", "pins", "conditions", "components", "consent", "windows", "plans", "nodes", "tenants",
 )  # fmt: skip
 NODE_FIELDS = (
     "name", "role", "url", "engine", "headers_env", "key_env", "ca_file", "client_cert", "client_key",
     "pointers",
 )  # fmt: skip
-TENANT_FIELDS = ("name", "key_env", "headers_env")
+TENANT_FIELDS = ("name", "key_env", "headers_env", "salt_env")
 WINDOW_FIELDS = ("days", "from", "to", "zone")
 PLAN_FIELDS = (
     "name",
@@ -104,6 +104,9 @@ class _FleetReader(Reader):
             contact=self.text(fields, "contact"),
             engine=self.optional(fields, "engine", values.engine, "auto"),
             entry=self.optional(fields, "entry", lambda value: values.url(value, "entry"), ""),
+            entry_sets_salts=self.optional(
+                fields, "entry_sets_salts", lambda value: values.boolean(value, "entry_sets_salts"), False
+            ),
             model=self.text(fields, "model"),
             context=self.tokens(fields, "context"),
             edge_limit=self.tokens(fields, "edge_limit"),
@@ -155,6 +158,7 @@ class _FleetReader(Reader):
             name=self.required(fields, branch, "name", values.name, ""),
             key_env=self.optional(fields, "key_env", lambda value: values.variable(value, "key_env"), ""),
             headers_env=self.headers(fields.get("headers_env")),
+            salt_env=self.optional(fields, "salt_env", lambda value: values.variable(value, "salt_env"), ""),
             line=branch.line,
         )
 

@@ -44,6 +44,7 @@ class FleetTenant:
     name: str
     key_env: str = ""
     headers_env: tuple[tuple[str, str], ...] = ()
+    salt_env: str = ""  # the variable that holds the cache salt this tenant sends
     line: int = 0
 
 
@@ -88,6 +89,7 @@ class FleetDeployment:
     contact: str = ""
     engine: str = "auto"
     entry: str = ""
+    entry_sets_salts: bool = False  # the entry overwrites the salts that clients send
     model: str = ""
     context: int | None = None
     edge_limit: int | None = None

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from kvaudit.fleetfile import parse_fleet
-from kvaudit.fleetfile.from_yaml import DEPLOYMENT_FIELDS, NODE_FIELDS, PLAN_FIELDS
+from kvaudit.fleetfile.from_yaml import DEPLOYMENT_FIELDS, NODE_FIELDS, PLAN_FIELDS, TENANT_FIELDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "fleet-file.md").read_text("utf-8")
 
@@ -15,5 +15,5 @@ def test_the_example_is_valid():
 
 
 def test_every_field_is_on_the_page():
-    fields = (*DEPLOYMENT_FIELDS, *NODE_FIELDS, *PLAN_FIELDS)
+    fields = (*DEPLOYMENT_FIELDS, *NODE_FIELDS, *PLAN_FIELDS, *TENANT_FIELDS)
     assert [name for name in fields if not re.search(rf"\b{name}\b", PAGE)] == []
