@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import psycopg
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -10,6 +12,7 @@ from kvaudit.ledger import services
 from kvaudit.ledger.chain import digest_of
 from kvaudit.ledger.grants import grant_statements
 from kvaudit.ledger.models import Entry
+from kvaudit.ledger.verify import verify_chain
 from tests import factories
 
 
@@ -140,3 +143,21 @@ def test_only_a_fleet_wide_auditor_reads_the_ledger() -> None:
         False,
         False,
     ]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_writers_make_one_unbroken_chain() -> None:
+    def write(worker: int) -> None:
+        try:
+            for number in range(10):
+                services.record(actor=f"system:{worker}", kind="k", subject=str(number))
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=write, args=(worker,)) for worker in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = verify_chain(Entry.objects.order_by("sequence"))
+    assert (found.entries, found.problem) == (40, "")
