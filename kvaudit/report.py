@@ -100,4 +100,5 @@ def line(verdict: Verdict, results: Sequence[Result], ending: str = "") -> str:
         sentences.append(f"Warnings from {', '.join(warned)}.")
     if ending:
         sentences.append(ending)
-    return " ".join(f"{verdict.value.upper()} {' '.join(sentences)}".split())
+    words = f"{verdict.value.upper()} {' '.join(sentences)}".split()
+    return "".join(char if char.isprintable() else "?" for char in " ".join(words))

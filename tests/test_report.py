@@ -108,6 +108,7 @@ def test_failure_is_a_report() -> None:
         ),
         ("inconclusive", [], "INCONCLUSIVE End."),
         ("pass", [result("pass", summary="Two\nlines.")], "PASS pool: Two lines. End."),
+        ("pass", [result("pass", summary="Red\x1b[31m.")], "PASS pool: Red?[31m. End."),
     ],
 )
 def test_line(verdict: str, results: list[Result], expected: str) -> None:

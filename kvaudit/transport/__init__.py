@@ -27,7 +27,8 @@ from kvaudit.transport.errors import (
     TransportError,
     Unreachable,
 )
-from kvaudit.transport.redaction import Redactor, redact_text, secret_name
+from kvaudit.transport.redaction import Redactor, redact_text
+from kvaudit.transport.secret_names import secret_name
 from kvaudit.transport.sse import Event, EventParser
 
 __all__ = [

@@ -248,14 +248,16 @@ class Client:
             name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers
         }
         if 300 <= response.status < 400 and response.status != 304:
-            wanted = self.redactor.text(headers.get("location", "")).partition("?")[0][:200]
+            wanted = printable(self.redactor.text(headers.get("location", "")).partition("?")[0])
             raise Redirected(
                 f"{where} answered {response.status} and wanted to send us to {wanted or 'nowhere named'}: "
                 "redirects are never followed. Give the address of the engine itself."
             )
         decoder = Decoder(headers.get("content-encoding", ""), limits.body, where)
         decoder.check_announced(headers.get("content-length", ""))
-        kept = {name: self.redactor.text(headers[name])[:200] for name in _KEPT_HEADERS if name in headers}
+        kept = {
+            name: printable(self.redactor.text(headers[name])) for name in _KEPT_HEADERS if name in headers
+        }
         return StreamedResponse(
             response,
             decoder,
@@ -370,6 +372,11 @@ def check_headers(headers: Iterable[tuple[str, str]]) -> None:
             raise BadHeader(f"The value of header {name} contains characters outside ASCII.")
         if name.lower() in ("host", "content-length", "transfer-encoding", "connection"):
             raise BadHeader(f"The header {name} is set by kvaudit itself and cannot be given.")
+
+
+def printable(text: str) -> str:
+    """At most 200 characters of a stranger's text, without control characters for the terminal."""
+    return "".join(char if char.isascii() and char.isprintable() else "?" for char in text[:200])
 
 
 def secrets_of(headers: Iterable[tuple[str, str]]) -> Iterable[str]:

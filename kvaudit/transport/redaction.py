@@ -16,101 +16,60 @@ from typing import Any
 
 import orjson
 
-REDACTED = "[redacted]"
-_MARK = "[redacted"  # patterns for unquoted values end before the bracket
+from kvaudit.transport.secret_names import PLACEHOLDERS, REDACTED, is_secret, names_in, secret_name
 
-_PLACEHOLDERS = frozenset(
-    {"", "none", "null", "empty", "redacted", REDACTED, "<redacted>", "true", "false", "auto"}
-)
+__all__ = ["REDACTED", "Redactor", "redact_text", "secret_name"]
 
-# A field whose name says that its value is a secret, whatever the value looks like.
-_STRONG = re.compile(
-    r"passw(?:or)?d|passphrase|secret|credential|^authorization$|(?:^|_)auth_header"
-    r"|(?:^|_)(?:api|access|admin|auth|private|signing|encryption|master|account|service|license|ssh|session|hf)_?keys?$"
-    r"|(?:^|_)(?:hf|hub|huggingface|api|auth|access|refresh|bearer|id|admin|session|github|gitlab|ngc|wandb|csrf|jwt|sas)"
-    r"_?tokens?$"
-)
-# A field whose value is a secret when it looks like one.
-_WEAK = re.compile(r"(?:^|_)(?:key|token)$")
-# Words before _key or _token that make the field harmless: cache keys, special tokens of a tokenizer.
-_HARMLESS = re.compile(
-    r"(?:^|_)(?:public|cache|sort|routing|group|hash|prefix|partition|primary|foreign|metric|label|index|lookup|dedup"
-    r"|object|block|page|kv|by|per|num|max|min|next|last|first|prev|draft|bonus|sampled|eos|bos|pad|unk|sep|cls|mask|stop"
-    r"|start|end|image|video|audio|think|reasoning|special|added|fim|eot|eom|tool|call|mm|placeholder)_(?:key|token)s?$"
-)
-# Endings that turn a secret's name into the name of something about it.
-_ABOUT = re.compile(
-    r"_(?:file|files|path|paths|env|name|names|type|types|header|url|uri|count|id|ids|enabled|required|ref|refs|len|length|ttl)$"
-)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SHAPED = re.compile(r"[A-Za-z0-9+/=._~\-]{8,}")
+MANY_NAMES = 64
+"""Above this many different secret names in one text, names are not spelled out in the patterns."""
 
-
-@lru_cache(maxsize=4096)
-def secret_name(name: str) -> str:
-    """Either "strong" when a field of this name is a secret, "weak" when only a value shaped like a key
-    is one, "" for innocent names (``max_total_num_tokens``, ``tokenizer_path``, ``eos_token``)."""
-    plain = _CAMEL.sub("_", name.strip()).lower().translate(_SEPARATORS).strip("_")
-    if _ABOUT.search(plain):
-        return ""
-    if _STRONG.search(plain):
-        return "strong"
-    if _WEAK.search(plain) and not _HARMLESS.search(plain):
-        return "weak"
-    return ""
-
-
-_SEPARATORS = str.maketrans("-. ", "___")
-
-
-def _is_secret(name: str, value: str) -> bool:
-    strength = secret_name(name)
-    if not strength or value.startswith(_MARK) or value.strip().lower() in _PLACEHOLDERS:
-        return False
-    if set(value) <= {"*", "x", "X", "."}:
-        return False
-    if strength == "strong":
-        return True
-    if _SHAPED.fullmatch(value) is None or value.startswith(("/", ".")):
-        return False
-    # A bare "token" or "key" is mostly a word of the model's answer.
-    return name.lower() not in ("token", "key") or (len(value) >= 16 and any(map(str.isdigit, value)))
-
-
-# Secrets inside free text: command-line flags, assignments, quoted pairs, bearer tokens, passwords in
-# URLs and keys with well-known prefixes.
-_WORD = r"(?:key|token|secret|passw|passphrase|credential|authorization)"
-_FLAG = re.compile(
-    r"(?P<lead>--?(?P<name>[A-Za-z][\w-]{0,60})(?:\s*=\s*|\s+))"
-    r"(?:\\\"(?P<escaped>[^\"\\]*)|\"(?P<double>(?:\\.|[^\"\\])*)|'(?P<single>[^']*)|(?P<plain>[^\s\"'\\,\]}]+))",
-    re.DOTALL,
-)
-_PAIR = re.compile(
-    rf"(?<![\w.-])(?P<lead>(?P<q>\\?[\"']?)(?P<name>[\w.-]{{0,60}}{_WORD}[\w.-]{{0,40}})(?P=q)\s*(?:=>|[:=])\s*)"
-    r"(?:\\[\"'](?P<escaped>[^\"'\\]*)|\"(?P<double>(?:\\.|[^\"\\])*)|'(?P<single>(?:\\.|[^'\\])*))",
-    re.IGNORECASE | re.DOTALL,
-)
-_BARE = re.compile(
-    rf"(?<![\w.-])(?P<lead>(?P<name>[\w.-]{{0,60}}{_WORD}[\w.-]{{0,40}})\s*[:=]\s*)"
-    r"(?!bearer\b|basic\b)(?P<plain>[^\s\"'\\,;&<>{}\[\]()]{4,})",
-    re.IGNORECASE,
-)
-_ENVIRONMENT = re.compile(
-    r"\b(?P<lead>(?P<name>[A-Z][A-Z0-9_]{0,60}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD))=)(?P<plain>[^\s\"'\\,;&]{4,})"
-)
+_ANY_NAME = r"[\w.-]{3,100}"
+_QUOTED = r"(?:\\[\"'](?P<escaped>[^\"'\\]*)|\"(?P<double>(?:\\.|[^\"\\])*)|'(?P<single>(?:\\.|[^'\\])*)"
 _BEARER = re.compile(r"(?P<lead>\b(?:Bearer|Basic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{8,})", re.IGNORECASE)
 # Not the port and rank of a data-parallel worker: http://10.0.0.21:30000@1 (sglang.md 2).
 _USERINFO = re.compile(r"(?P<lead>://[^\s/@:\"']{0,100}:)(?!\d{1,5}@\d)(?P<value>[^\s/@\"']{1,200})(?=@)")
 _KNOWN = re.compile(
-    r"\b(?:sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|nvapi-[A-Za-z0-9_-]{20,}"
-    r"|AKIA[A-Z0-9]{16}|glpat-[A-Za-z0-9_-]{16,}|xox[abpr]-[A-Za-z0-9-]{10,}"
+    r"(?<![A-Za-z0-9_-])(?:sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}"
+    r"|nvapi-[A-Za-z0-9_-]{20,}|AKIA[A-Z0-9]{16}|glpat-[A-Za-z0-9_-]{16,}|xox[abpr]-[A-Za-z0-9-]{10,}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,})"
 )
-
-
-_SUSPECT = re.compile(
-    rf"{_WORD}|bearer|basic|://|sk-|hf_|gh[pousr]_|nvapi-|AKIA|glpat-|xox|eyJ", re.IGNORECASE
+_KNOWN_STARTS = (
+    "sk-",
+    "hf_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "nvapi-",
+    "AKIA",
+    "glpat-",
+    "xox",
+    "eyJ",
 )
+
+
+class _Patterns:
+    """Where a secret may stand after one of these names: in quotes, after a flag, bare."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        spelled = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        chosen = spelled if len(names) <= MANY_NAMES else _ANY_NAME
+        name = rf"(?P<name>{chosen})(?![\w.-])"
+        self.pair = re.compile(
+            rf"(?<![\w.-])(?P<lead>(?P<q>\\?[\"']?){name}(?P=q)\s*(?:=>|[:=])\s*){_QUOTED})", re.DOTALL
+        )
+        self.flag = re.compile(
+            rf"(?<![\w.-])(?P<lead>(?=--?){name}(?:\s*=\s*|\s+)){_QUOTED}|(?P<plain>(?!--)[^\s\"'\\,\]}}]+))",
+            re.DOTALL,
+        )
+        self.bare = re.compile(
+            rf"(?<![\w.-])(?P<lead>{name}\s*[:=]\s*)(?!(?i:bearer|basic)\b)"
+            r"(?P<plain>[^\s\"'\\,;&<>{}\[\]()]{4,})"
+        )
+
+
+_patterns = lru_cache(maxsize=64)(_Patterns)
 
 
 class Redactor:
@@ -118,7 +77,7 @@ class Redactor:
     removed wherever it stands."""
 
     def __init__(self, own: Iterable[str] = ()) -> None:
-        distinct = {secret for secret in own if len(secret) >= 4 and secret.lower() not in _PLACEHOLDERS}
+        distinct = {secret for secret in own if len(secret) >= 4 and secret.lower() not in PLACEHOLDERS}
         spelled = {form for secret in distinct for form in (secret, json.dumps(secret)[1:-1])}
         forms = sorted(spelled, key=len, reverse=True)
         pattern = "|".join(re.escape(form) for form in forms)
@@ -130,17 +89,27 @@ class Redactor:
         A body without secrets comes back byte for byte. JSON is walked by field; whatever the
         parser does not see (broken JSON, repeated names, metrics, HTML) is caught by the rules for text.
         """
-        if not body:
+        text = body.decode("utf-8", errors="surrogateescape")
+        if not self._suspect(text):
             return body, ()
         exposed: dict[str, None] = {}
         parsed = self._json(body, exposed) if body.lstrip()[:1] in (b"{", b"[", b'"') else None
         if parsed is not None and exposed:
             body = parsed
-        text = body.decode("utf-8", errors="surrogateescape")
+            text = body.decode("utf-8", errors="surrogateescape")
         clean = self._text(text, exposed, bare=parsed is None)
         if clean != text:
             body = clean.encode("utf-8", errors="surrogateescape")
         return body, tuple(exposed)
+
+    def _suspect(self, text: str) -> bool:
+        """Whether anything in this text could be a secret; most answers end here."""
+        return (
+            "\\u" in text  # an escape may hide a name from the rules for text
+            or _unnamed(text)
+            or (self._own is not None and self._own.search(text) is not None)
+            or bool(names_in(text))
+        )
 
     def text(self, text: str) -> str:
         """Free text (an error message, a header value) without secrets."""
@@ -192,7 +161,7 @@ class Redactor:
 
     def _value(self, name: str, value: Any, exposed: dict[str, None]) -> Any:
         if isinstance(value, str):
-            if name and _is_secret(name, value):
+            if name and is_secret(name, value):
                 exposed[name] = None
                 return REDACTED
             found: dict[str, None] = {}
@@ -206,7 +175,7 @@ class Redactor:
                 exposed[name] = None
                 return REDACTED
         elif isinstance(value, list) and name and value and all(isinstance(item, str) for item in value):
-            kept = [REDACTED if _is_secret(name, item) else item for item in value]
+            kept = [REDACTED if is_secret(name, item) else item for item in value]
             if kept != value:
                 exposed[name] = None
                 return kept
@@ -231,43 +200,65 @@ class Redactor:
     # Text by pattern
 
     def _text(self, text: str, exposed: dict[str, None], *, bare: bool) -> str:
-        def named(match: re.Match[str]) -> str:
-            group = match.lastgroup or ""
-            value = match[group]
-            if not _is_secret(match["name"], value):
-                return match[0]
-            exposed[match["name"]] = None
-            start, end = match.start(group) - match.start(), match.end(group) - match.start()
-            return match[0][:start] + REDACTED + match[0][end:]
-
-        def strongly_named(match: re.Match[str]) -> str:
-            return named(match) if secret_name(match["name"]) == "strong" else match[0]
-
-        def unnamed(match: re.Match[str]) -> str:
-            if match["value"].lower() in _PLACEHOLDERS:
-                return match[0]
-            exposed.setdefault("a credential in text", None)
-            return match["lead"] + REDACTED
-
         if self._own is not None and self._own.search(text):
             exposed["the key sent with the request"] = None
             text = self._own.sub(REDACTED, text)
-        if not _SUSPECT.search(text):
-            return text
-        if "--" in text:
-            text = _FLAG.sub(named, text)
-        text = _BEARER.sub(unnamed, text)
-        if "=" in text or ":" in text:
-            text = _ENVIRONMENT.sub(named, text)
-            text = _PAIR.sub(named, text)
-            if bare:
-                text = _BARE.sub(strongly_named, text)  # prose says "per token: something"
-            if "://" in text and "@" in text:
-                text = _USERINFO.sub(unnamed, text)
-        if _KNOWN.search(text):
-            exposed.setdefault("a credential in text", None)
-            text = _KNOWN.sub(REDACTED, text)
-        return text
+        if _unnamed(text):
+            text = _without_unnamed(text, exposed)
+        names = names_in(text)
+        return _without_named(text, names, exposed, bare=bare) if names else text
+
+
+def _without_named(text: str, names: frozenset[str], exposed: dict[str, None], *, bare: bool) -> str:
+    """The text without the values that follow these names."""
+    patterns = _patterns(names)
+
+    def named(match: re.Match[str]) -> str:
+        group = match.lastgroup or ""
+        value = match[group]
+        start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        if is_secret(match["name"], value):
+            exposed[match["name"]] = None
+            return match[0][:start] + REDACTED + match[0][end:]
+        # tokenizer_args="api_key='...'": a harmless pair must not hide the one inside it.
+        inner = patterns.pair.sub(named, value) if match.re is patterns.pair else value
+        return match[0] if inner == value else match[0][:start] + inner + match[0][end:]
+
+    def strongly_named(match: re.Match[str]) -> str:
+        # Prose says "per token: something"; only an environment spells its names in capitals.
+        name = match["name"]
+        strong = secret_name(name) == "strong" and (bare or name.isupper())
+        return named(match) if strong else match[0]
+
+    if "-" in text:
+        text = patterns.flag.sub(named, text)
+    if "=" in text or ":" in text:
+        text = patterns.pair.sub(named, text)
+        if bare or "=" in text:
+            text = patterns.bare.sub(strongly_named, text)
+    return text
+
+
+def _unnamed(text: str) -> bool:
+    """Whether a text may hold a credential that no name announces."""
+    if any(start in text for start in _KNOWN_STARTS) or ("://" in text and "@" in text):
+        return True
+    lowered = text.lower()
+    return "bearer" in lowered or "basic" in lowered
+
+
+def _without_unnamed(text: str, exposed: dict[str, None]) -> str:
+    def replaced(match: re.Match[str]) -> str:
+        if match["value"].lower() in PLACEHOLDERS:
+            return match[0]
+        exposed.setdefault("a credential in text", None)
+        return match["lead"] + REDACTED
+
+    text = _USERINFO.sub(replaced, _BEARER.sub(replaced, text))
+    if _KNOWN.search(text):
+        exposed.setdefault("a credential in text", None)
+        text = _KNOWN.sub(REDACTED, text)
+    return text
 
 
 def redact_text(text: str) -> str:

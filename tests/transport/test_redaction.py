@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,10 @@ def test_server_info_of_sglang() -> None:
         '{"argv": ["serve", "--api-key=%s"]}',
         '{"cmd": "serve --admin-api-key \\"%s\\" --tp 2"}',
         '{"cmd": "serve --hf-token=%s"}',
+        '{"cmd": "serve --trust-remote-code --api-key %s"}',
+        "serve --trust-remote-code --api-key %s",
+        "Args(tokenizer_args=\"api_key='%s'\")",
+        '{"keys": {"tokenizer": "api_key=\'%s\'"}}',
         '{"extra": "{\\"api_key\\": \\"%s\\"}"}',
         '{"env": "HF_TOKEN=%s PATH=/bin"}',
         '{"repr": "ServerArgs(api_key=\'%s\', tp_size=2)"}',
@@ -164,6 +169,14 @@ def test_our_own_key_never_comes_back(body: str, own: str) -> None:
         assert exposed == ("the key sent with the request",) or exposed
 
 
+def test_more_names_than_are_spelled_out() -> None:
+    pairs = ", ".join(f"service{at}_password='s3cret-{at}', num_tokens='{at}'" for at in range(200))
+    clean, exposed = Redactor().body(f"Args({pairs})".encode())
+    assert b"s3cret-" not in clean
+    assert clean.count(b"num_tokens='") == 200
+    assert len(exposed) == 200
+
+
 def test_own_key_inside_a_longer_word_is_left_alone() -> None:
     body = b'{"model": "latest"}'
     assert Redactor(["test"]).body(body) == (body, ())
@@ -173,6 +186,16 @@ def test_deep_nesting_is_survived() -> None:
     deep = b'{"a":' * 3000 + b'{"api_key":"abcdef123"}' + b"}" * 3000
     clean, _ = Redactor().body(deep)
     assert b"abcdef123" not in clean
+
+
+@pytest.mark.parametrize(
+    "unit", ["eyJ-", "--a ", "key=", "key='", '"key":"', "Bearer ", "://a:", '\\"', "sk-", "-.", "k" * 90]
+)
+def test_a_hostile_body_costs_linear_time(unit: str) -> None:
+    body = (unit * (2_000_000 // len(unit))).encode()
+    began = time.perf_counter()
+    Redactor(["our-own-key"]).body(body)
+    assert time.perf_counter() - began < 5
 
 
 def test_text() -> None:
