@@ -10,8 +10,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from kvaudit import checks as registry
 from kvaudit.checks.contract import Anonymous, Audit, History, NodeSeen
@@ -21,7 +22,14 @@ from kvaudit.targets import Node, Target
 from kvaudit.transport import Client, Limits, TransportError, redact_text, secrets_of
 from kvaudit.verdict import Result, Verdict
 
+if TYPE_CHECKING:  # imported when an active check is asked for: the gate starts without
+    from kvaudit.prober import Permission
+    from kvaudit.prober.probe_set import ProbeSet
+
 log = logging.getLogger(__name__)
+
+GRACE = 5.0
+"""Seconds past the deadline in which an active check may end by itself and keep what it has seen."""
 
 GLANCE = 0.25
 """Seconds between two looks at ``cancelled`` while waiting for nodes."""
@@ -35,7 +43,7 @@ class Budget:
     """Ceilings of one run."""
 
     seconds: float = 60.0  # total deadline
-    prompt_tokens: int = 20_000_000
+    prompt_tokens: int | None = None  # of each active check; None = max(20 million, 80 x context)
     node_seconds: float = 10.0  # deadline for reading one node
     concurrency: int = 64  # nodes read at once
 
@@ -71,11 +79,13 @@ async def run(
     budget: Budget = Budget(),
     history: History | None = None,
     cancelled: Callable[[], bool] = lambda: False,
+    permission: Permission | None = None,
 ) -> AsyncGenerator[Event, None]:
     """Read every node concurrently, then run ``checks`` in order; yields events.
 
     A cancelled or timed-out run yields an *error* result for every check that did not finish, so
-    the number of results always equals ``len(checks)``. Leaving the iterator early (``aclose``)
+    the number of results always equals ``len(checks)``. ``permission`` is what active checks may do.
+    Leaving the iterator early (``aclose``)
     stops the reading and closes every connection.
     """
     until = asyncio.get_running_loop().time() + budget.seconds
@@ -100,12 +110,13 @@ async def run(
             expected_roles=frozenset(node.role for node in target.nodes if node.role),
             ask_anonymously=_Anonymously(target.nodes, budget, open_clients).ask,
         )
+        probes = await _probe_set(target, checks, budget, permission, brake, open_clients)
         for check in checks:
             if brake.pressed():
                 yield CheckFinished(_not_run(check, brake.reason))
                 continue
             yield CheckStarted(check)
-            yield CheckFinished(await _check(check, audit, brake))
+            yield CheckFinished(await _check(check, audit, brake, probes))
 
 
 async def results(
@@ -249,9 +260,39 @@ class _Anonymously:
         return self._clients[name]
 
 
-async def _check(check_id: str, audit: Audit, brake: _Brake) -> Result:
+async def _probe_set(
+    target: Target,
+    checks: Sequence[str],
+    budget: Budget,
+    permission: Permission | None,
+    brake: _Brake,
+    open_clients: AsyncExitStack,
+) -> ProbeSet | None:
+    """The active part of this run; None when no active check is asked for."""
+    if not any(check in registry.ACTIVE for check in checks):
+        return None
+    from kvaudit.prober import Permission
+    from kvaudit.prober.probe_set import ProbeSet
+
+    given = permission or Permission()
+
+    def stopped() -> str:
+        return brake.reason if brake.pressed() else given.stopped()
+
+    async def reread() -> list[NodeSeen]:
+        return [await read_node(node, budget.node_seconds) for node in target.nodes]
+
+    if budget.prompt_tokens is not None:
+        given = replace(given, prompt_tokens=budget.prompt_tokens)
+    return await open_clients.enter_async_context(ProbeSet(target, replace(given, stopped=stopped), reread))
+
+
+async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | None) -> Result:
     try:
         check = registry.get(check_id)
+        if check_id in registry.ACTIVE and probes is not None:
+            async with asyncio.timeout(max(brake.left(), 0.0) + GRACE):
+                return await probes.check(check_id, audit)
         async with asyncio.timeout(max(brake.left(), 0.0)):
             seen = await check.observe(audit)
         result: Result = check.judge(seen, audit)

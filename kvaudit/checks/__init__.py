@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 CheckClass = TypeVar("CheckClass", bound=type[Any])
 
 PASSIVE = ("pool", "version", "drift", "exposure")
-ACTIVE: tuple[str, ...] = ()
+ACTIVE = ("rejection", "coherence", "accounting", "canary", "prefill", "prefix")
 MODULES = (*PASSIVE, *ACTIVE)
 
 _registered: dict[str, Any] = {}

@@ -118,13 +118,36 @@ class Limits:
 class Prober(Protocol):
     """The hands of an active check: tenants, exact prompts, requests within the budget."""
 
-    tenants: tuple[str, ...]  # names, in order; the first is A
-    limits: Limits
-    draw: Draw  # seeded where the run has a seed
-    consent: bool
-    rounds_ceiling: int | None  # prompt tokens that the budget allows, None = no ceiling
-    salts: Mapping[str, str]  # tenant -> the cache salt it always sends; empty where nobody does
-    entry_sets_salts: bool  # the entry is declared to overwrite salts that clients send
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """Names, in order; the first is A."""
+        ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def draw(self) -> Draw:
+        """Seeded where the run has a seed."""
+        ...
+
+    @property
+    def consent(self) -> bool: ...
+
+    @property
+    def rounds_ceiling(self) -> int | None:
+        """Prompt tokens that the budget allows this check, None = no ceiling."""
+        ...
+
+    @property
+    def salts(self) -> Mapping[str, str]:
+        """Tenant -> the cache salt it always sends; empty where nobody does."""
+        ...
+
+    @property
+    def entry_sets_salts(self) -> bool:
+        """Whether the entry is declared to overwrite the salts that clients send."""
+        ...
 
     async def framed(
         self,

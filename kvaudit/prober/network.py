@@ -42,7 +42,12 @@ _MAY_HAVE_RUN = (
 
 
 class CannotAsk(Exception):
-    """The target cannot be asked at all: no way to send a prompt works, or a key is refused."""
+    """The target cannot be asked at all: something is missing, no way to send a prompt works, or
+    (``denied``) a key is refused."""
+
+    def __init__(self, reason: str, *, denied: bool = False) -> None:
+        super().__init__(reason)
+        self.denied = denied
 
 
 @dataclass(slots=True)

@@ -23,12 +23,13 @@ UNREAD_PAGE = 64
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What an active run may do. ``prompt_tokens`` is the ceiling of the whole run (None = the
-    default of checks.md: max(20 million, 80 x context)); ``stopped`` gives the sentence why nothing
-    more may be sent, or ""."""
+    """What an active run may do. ``prompt_tokens`` is the ceiling of each check (None = the default
+    of checks.md: max(20 million, 80 x context)), ``daily_left`` what the deployment may still be
+    sent today; ``stopped`` gives the sentence why nothing more may be sent, or ""."""
 
     consent: bool = False
     prompt_tokens: int | None = None
+    daily_left: int | None = None
     seed: int | None = None
     stopped: Callable[[], str] = lambda: ""
     seal: Seal | None = None
@@ -102,10 +103,10 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         node_wires=[_client(node.url, allow, node.credentials) for node in target.nodes if node.name in read],
         consent=permission.consent or target.consent,
         draw=seeded(permission.seed),
-        spent=Spent(ceiling=ceiling),
+        spent=Spent(ceiling=ceiling, left=permission.daily_left),
         seal=permission.seal,
         stopped=permission.stopped,
-        rounds_ceiling=ceiling,
+        rounds_ceiling=ceiling if permission.daily_left is None else min(ceiling, permission.daily_left),
         salts={tenant.name: tenant.salt for tenant in target.tenants if tenant.salt},
         entry_sets_salts=target.entry_sets_salts,
     )

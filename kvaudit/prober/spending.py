@@ -16,18 +16,31 @@ SHORT = 1024
 
 @dataclass(slots=True)
 class Spent:
-    """Requests sent, and prompt tokens that the engine accepted, against the run's ceiling."""
+    """Requests sent, and prompt tokens that the engine accepted. ``ceiling`` holds per check (from
+    `begin` on), ``left`` for everything that may still be sent to the deployment today."""
 
     requests: int = 0
     prompt_tokens: int = 0
     ceiling: int | None = None
+    left: int | None = None
+    _before: int = 0
+
+    def begin(self) -> None:
+        """A new check: its ceiling counts from here."""
+        self._before = self.prompt_tokens
 
     def check(self, tokens: int) -> None:
         """`Stop` when a prompt of this length could exceed the ceiling."""
-        if self.ceiling is not None and self.prompt_tokens + tokens > self.ceiling:
+        used = self.prompt_tokens - self._before
+        if self.ceiling is not None and used + tokens > self.ceiling:
             raise Stop(
-                f"The budget of {self.ceiling:,} prompt tokens is used up after {self.prompt_tokens:,}; "
+                f"The budget of {self.ceiling:,} prompt tokens for one check is used up after {used:,}; "
                 "raise it, or accept fewer rounds and a wider bound."
+            )
+        if self.left is not None and self.prompt_tokens + tokens > self.left:
+            raise Stop(
+                f"The deployment's daily ceiling is reached: {self.left:,} prompt tokens were left and "
+                f"{self.prompt_tokens:,} are used."
             )
 
 
