@@ -139,19 +139,26 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T | Non
         await asyncio.gather(doing, leaving, return_exceptions=True)
 
 
-class LabHeader:
-    """Says on every response that this is a test target."""
+class Header:
+    """Puts one header on every response."""
 
-    def __init__(self, application: ASGIApp) -> None:
-        self.application = application
+    def __init__(self, application: ASGIApp, name: bytes, value: bytes) -> None:
+        self.application, self.header = application, (name, value)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", []), LAB_HEADER]}
+                message = {**message, "headers": [*message.get("headers", []), self.header]}
             await send(message)
 
         await self.application(scope, receive, marked if scope["type"] == "http" else send)
+
+
+class LabHeader(Header):
+    """Says on every response that this is a test target."""
+
+    def __init__(self, application: ASGIApp) -> None:
+        super().__init__(application, *LAB_HEADER)
 
 
 class BearerKey:

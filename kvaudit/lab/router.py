@@ -99,7 +99,12 @@ class Router:
         namespace = (
             self.faults.router_salt(tenant, str(salt)) if self.config.prefix_cache == "salted" else salt
         )
-        body = {**body, "cache_salt": namespace, "bootstrap_room": room}
+        body = {
+            **body,
+            "client_salt": body.get("cache_salt"),
+            "cache_salt": namespace,
+            "bootstrap_room": room,
+        }
         body.pop("extra_key", None)
         self.tenant_of_room[room] = tenant
         try:

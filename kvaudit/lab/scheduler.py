@@ -21,46 +21,51 @@ from kvaudit.lab.request import FinishAbort, FinishLength, Request
 from kvaudit.lab.transfer import Handoff, Room, TransferFailed
 
 
+async def serve_alone(node: Node, request: Request) -> None:
+    """A request from door to end in one node and one pool."""
+    if node.faults.unadmitted_reject(request) or request.to_finish is not None:
+        assert request.to_finish is not None
+        node.refuse(request, request.to_finish)
+        return
+    await node.wedge_if_due(request.prompt_tokens)
+    match = node.cache.match(request.input_ids, request.call.salt)
+    table: Pages | None = None
+    computed = False
+    try:
+        need = node.pool.pages_for(len(request.input_ids) + request.max_new_tokens)
+        async with node.stage("waiting"):
+            fresh = await node.reserve(need - len(match.pages))
+        table = np.concatenate([match.pages, fresh])
+        first = await node.forward(request, table, match)
+        computed = True
+        row = Row(
+            request,
+            KVSequence(
+                node.pool,
+                table,
+                len(request.input_ids),
+                node.model.state(request.input_ids),
+                request.ticket,
+            ),
+            first,
+        )
+        await node.decode(row)
+        node.note_end(request)
+    finally:
+        node.cache.unlock(match)
+        if table is not None:
+            spare = table[len(match.pages) :].tolist()
+            if computed:
+                spare = node.cache.insert(request.input_ids, request.call.salt, table, match)
+            node.release(spare)
+
+
 class UnifiedNode(Node):
     """Prefill and decode in one process and one pool. Never vulnerable to the rejection bug: the
     placeholder is computed alone and the abort is reported."""
 
     async def serve(self, request: Request) -> None:
-        if self.faults.unadmitted_reject(request) or request.to_finish is not None:
-            assert request.to_finish is not None
-            self.refuse(request, request.to_finish)
-            return
-        await self.wedge_if_due(request.prompt_tokens)
-        match = self.cache.match(request.input_ids, request.call.salt)
-        table: Pages | None = None
-        computed = False
-        try:
-            need = self.pool.pages_for(len(request.input_ids) + request.max_new_tokens)
-            async with self.stage("waiting"):
-                fresh = await self.reserve(need - len(match.pages))
-            table = np.concatenate([match.pages, fresh])
-            first = await self.forward(request, table, match)
-            computed = True
-            row = Row(
-                request,
-                KVSequence(
-                    self.pool,
-                    table,
-                    len(request.input_ids),
-                    self.model.state(request.input_ids),
-                    request.ticket,
-                ),
-                first,
-            )
-            await self.decode(row)
-            self.note_end(request)
-        finally:
-            self.cache.unlock(match)
-            if table is not None:
-                spare = table[len(match.pages) :].tolist()
-                if computed:
-                    spare = self.cache.insert(request.input_ids, request.call.salt, table, match)
-                self.release(spare)
+        await serve_alone(self, request)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +113,10 @@ class PrefillNode(Node):
     """Computes the pages of a prompt and sends them to the decode node of the same room."""
 
     async def serve(self, request: Request) -> None:
-        room = self.fabric.room(request.call.room or 0)
+        if request.call.room is None:  # vLLM does not enforce roles; SGLang refused it earlier
+            await serve_alone(self, request)
+            return
+        room = self.fabric.room(request.call.room)
         if self.faults.unadmitted_reject(request):  # the door; before 0.5.21 it looked at finished() alone
             self._retire(request, room)
             return
@@ -192,7 +200,10 @@ class DecodeNode(Node):
     """Reserves pages for the whole prompt, waits for the transfer, and generates."""
 
     async def serve(self, request: Request) -> None:
-        room = self.fabric.room(request.call.room or 0)
+        if request.call.room is None:  # vLLM does not enforce roles; SGLang refused it earlier
+            await serve_alone(self, request)
+            return
+        room = self.fabric.room(request.call.room)
         if self.faults.unadmitted_reject(request):
             assert request.to_finish is not None
             self.refuse(request, request.to_finish)
