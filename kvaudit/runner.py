@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
@@ -187,7 +188,7 @@ async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
         return NodeSeen(node.name, node.url, node.role, problem=redact_text(str(error)))
     except Exception as error:
         # An adapter must never raise; if one does, this node is an error and the others go on.
-        log.exception("reading node %s failed", node.name)
+        _log_defect(f"reading node {node.name} failed")
         return NodeSeen(node.name, node.url, node.role, problem=_broke(f"Reading {node.url}", error))
     return NodeSeen(
         node.name,
@@ -302,7 +303,7 @@ async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | 
         return _not_run(check_id, brake.reason)
     except Exception as error:
         # A defect of ours says nothing about the target: error, never pass, and the other checks go on.
-        log.exception("check %s failed", check_id)
+        _log_defect(f"check {check_id} failed")
         return _not_run(check_id, _broke(f"The check {check_id}", error))
     return result
 
@@ -315,6 +316,11 @@ def _not_run(check: str, reason: str) -> Result:
         next="Run it again; if this repeats, look at the log of kvaudit and report it.",
         does_not_prove="Nothing was learnt about the target.",
     )
+
+
+def _log_defect(what: str) -> None:
+    """The traceback into the log, redacted: an exception may quote what a node answered."""
+    log.error("%s\n%s", what, redact_text(traceback.format_exc()))
 
 
 def _broke(what: str, error: Exception) -> str:

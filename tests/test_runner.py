@@ -159,7 +159,9 @@ def test_exception_in_a_check_is_its_error_and_the_others_go_on(
     assert "broke inside kvaudit (KeyError" in bad.summary
     assert "VERY-SECRET" not in bad.summary
     assert good.verdict is Verdict.PASS
-    assert "bad" in caplog.text
+    assert "check bad failed" in caplog.text
+    assert "Traceback" in caplog.text
+    assert "VERY-SECRET" not in caplog.text
 
 
 def test_unknown_check_is_an_error(install: Any) -> None:
