@@ -1,4 +1,5 @@
-"""Writes of accounts: users, teams, roles. Every act is recorded. Tokens are in `accounts.tokens`."""
+"""Writes of accounts: users, teams, roles. Every act is checked (PermissionDenied) and recorded.
+Tokens are in `accounts.tokens`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils.text import slugify
 
-from kvaudit.accounts.access import forget_access
+from kvaudit.accounts.access import forget_access, require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Membership, Team, User
 from kvaudit.accounts.records import record
@@ -41,6 +42,7 @@ def create_user(
     *, username: str, actor: Actor, email: str = "", fleet_role: Role | None = None
 ) -> tuple[User, str]:
     """A user with a one-time password, returned once. ``fleet_role`` counts for every team."""
+    require(actor, "manage_accounts")
     one_time = secrets.token_urlsafe(15)
     user = User(username=username, email=email, must_change_password=True)
     user.set_password(one_time)
@@ -55,6 +57,8 @@ def create_user(
 @transaction.atomic
 def change_password(*, user: User, password: str, actor: Actor) -> None:
     """Set a password (already validated by the form) and end the one-time state."""
+    if actor != user:
+        require(actor, "manage_accounts")
     user.set_password(password)
     user.must_change_password = False
     user.save(update_fields=["password", "must_change_password"])
@@ -64,6 +68,7 @@ def change_password(*, user: User, password: str, actor: Actor) -> None:
 @transaction.atomic
 def deactivate_user(*, user: User, actor: Actor) -> None:
     """No more login; the user's tokens stop working with it."""
+    require(actor, "manage_accounts")
     user.is_active = False
     user.save(update_fields=["is_active"])
     forget_access(user)
@@ -81,6 +86,7 @@ def team_slug(name: str) -> str:
 @transaction.atomic
 def ensure_team(*, slug: str, actor: Actor, name: str = "") -> Team:
     """The team of that slug, made when it is new. Raises ValueError as `team_slug`."""
+    require(actor, "edit_fleet")
     team, new = Team.objects.get_or_create(slug=team_slug(slug), defaults={"name": name or slug})
     if new:
         record(actor=actor, kind="team.created", subject=f"team:{team.slug}")
@@ -90,6 +96,7 @@ def ensure_team(*, slug: str, actor: Actor, name: str = "") -> Team:
 @transaction.atomic
 def grant_role(*, user: User, team: Team | None, role: Role, actor: Actor) -> None:
     """Give a role in one team (replacing the one held there) or, without a team, in all of them."""
+    require(actor, "manage_accounts", team)
     if team is None:
         user.groups.remove(*Group.objects.filter(name__in=[each.value for each in Role]))
         user.groups.add(role_group(role))
@@ -105,6 +112,7 @@ def grant_role(*, user: User, team: Team | None, role: Role, actor: Actor) -> No
 @transaction.atomic
 def revoke_role(*, user: User, team: Team | None, actor: Actor) -> None:
     """Take the role in one team or, without a team, the fleet-wide one."""
+    require(actor, "manage_accounts", team)
     if team is None:
         user.groups.remove(*Group.objects.filter(name__in=[each.value for each in Role]))
     else:

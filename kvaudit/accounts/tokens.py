@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import ApiToken, Team, TokenScope, User
 from kvaudit.accounts.records import record
@@ -32,7 +33,10 @@ def create_token(
     expires_at: datetime | None = None,
 ) -> tuple[ApiToken, str]:
     """(row, the token itself). The token is returned here and never again: only its hash is kept.
-    Raises ValueError for no scope or one that does not exist."""
+    Everybody makes tokens of their own, an administrator for others too. Raises PermissionDenied, and
+    ValueError for no scope or one that does not exist."""
+    if actor != owner:
+        require(actor, "manage_tokens")
     unknown = sorted(set(scopes) - set(TokenScope.values))
     if unknown or not scopes:
         raise ValueError(f"a token's scopes are {' and '.join(TokenScope.values)}, not {unknown or 'none'}")
@@ -68,7 +72,9 @@ def authenticate(secret: str) -> ApiToken | None:
 
 @transaction.atomic
 def revoke_token(*, token: ApiToken, actor: Actor) -> None:
-    """Stop a token; the row stays for the record."""
+    """Stop one's own token, or as an administrator any; the row stays for the record."""
+    if actor != token.owner:
+        require(actor, "manage_tokens")
     if token.revoked_at is None:
         token.revoked_at = timezone.now()
         token.save(update_fields=["revoked_at"])

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import pytest
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 
 from kvaudit.accounts import services
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.accounts.roles import Role
 from kvaudit.ledger.models import Entry
+from tests import factories
 
 pytestmark = pytest.mark.django_db
 
@@ -23,7 +24,9 @@ def test_the_first_administrator_gets_a_one_time_password_once() -> None:
 
 
 def test_a_given_password_is_kept_as_it_is() -> None:
-    admin, password = services.ensure_admin(username="admin", actor="x", password="given-by-the-operator")
+    admin, password = services.ensure_admin(
+        username="admin", actor="system:tests", password="given-by-the-operator"
+    )
     assert (password, admin.must_change_password) == ("given-by-the-operator", False)
 
 
@@ -63,3 +66,26 @@ def test_every_act_is_in_the_ledger_without_secrets() -> None:
         ("user.deactivated", "user:ada"),
     ]
     assert password not in repr(entries)
+
+
+def test_owner_member_and_stranger() -> None:
+    team, other = factories.a_team(), factories.a_team()
+    chief, ours = factories.an_admin(), factories.a_user(team=team, role=Role.ADMIN)
+    somebody = factories.a_user()
+    for actor in (factories.a_user(team=team, role=Role.APPROVER), factories.a_user()):
+        for act in (
+            lambda by: services.grant_role(user=somebody, team=team, role=Role.VIEWER, actor=by),
+            lambda by: services.revoke_role(user=somebody, team=team, actor=by),
+            lambda by: services.create_user(username="new", actor=by),
+            lambda by: services.deactivate_user(user=somebody, actor=by),
+            lambda by: services.change_password(user=somebody, password="x" * 12, actor=by),
+            lambda by: services.ensure_team(slug="new", actor=by),
+        ):
+            with pytest.raises(PermissionDenied):
+                act(actor)
+    services.grant_role(user=somebody, team=team, role=Role.VIEWER, actor=ours)
+    for team_of_others in (other, None):  # an administrator of one team stays in it
+        with pytest.raises(PermissionDenied):
+            services.grant_role(user=somebody, team=team_of_others, role=Role.VIEWER, actor=ours)
+    services.grant_role(user=somebody, team=None, role=Role.VIEWER, actor=chief)
+    services.change_password(user=somebody, password="x" * 12, actor=somebody)

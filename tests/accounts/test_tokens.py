@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
 from kvaudit.accounts.models import ApiToken
@@ -108,3 +109,17 @@ def test_making_and_revoking_are_recorded() -> None:
         ("token.created", f"user:{token.owner.username}"),
         ("token.revoked", f"user:{token.owner.username}"),
     ]
+
+
+def test_nobody_makes_or_stops_the_token_of_another() -> None:
+    owner, other = factories.a_user(), factories.a_user(role="approver")
+    token, secret = a_token(owner=owner)
+    with pytest.raises(PermissionDenied):
+        a_token(owner=owner, actor=other)
+    with pytest.raises(PermissionDenied):
+        a_token(owner=owner, actor=token)  # a token makes no tokens
+    with pytest.raises(PermissionDenied):
+        revoke_token(token=token, actor=other)
+    assert authenticate(secret) == token
+    revoke_token(token=token, actor=factories.an_admin())
+    assert authenticate(secret) is None
