@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,3 +35,14 @@ def test_a_receiver_can_compute_it_from_the_description() -> None:
 )
 def test_what_a_receiver_accepts(header: str, body: bytes, secret: str, now: int, right: bool) -> None:
     assert holds(header, body, secret, now) is right
+
+
+def test_the_receiver_in_the_manual_agrees() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
+    code = manual.split("```python")[1].split("```")[0]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    now = int(time.time())
+    assert names["holds"](sign(b"x", "s", now), b"x", "s")
+    assert not names["holds"](sign(b"x", "s", now), b"y", "s")
+    assert not names["holds"](sign(b"x", "s", now - 301), b"x", "s")
