@@ -218,6 +218,7 @@ def nested(depth):
     [
         ("a: &x [1]\nb: *x\n", "Anchors and aliases"),
         (BOMB, "Anchors and aliases"),
+        ("a: &lonely [1]\n", "Anchors and aliases"),
         ("a: !!python/object/apply:os.system [id]\n", "tags"),
         ("a: !!binary aGk=\n", "tags"),
         (nested(50), "nested more than"),
