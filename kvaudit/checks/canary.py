@@ -16,7 +16,7 @@ from kvaudit.checks import register
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.canary_verdict import judge_canary
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.trials import Trial, trial, unaskable
+from kvaudit.checks.trials import Trial, trial, unaskable, withheld
 from kvaudit.text.markers import Marker, draw_marker
 from kvaudit.text.matcher import HIT_RUN, Match, Matcher
 from kvaudit.text.prompts import draw_nonce
@@ -78,6 +78,7 @@ class CanarySeen:
     stopped: str = ""
     unhealthy: str = ""
     evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
     unaskable: str = ""
 
 
@@ -140,6 +141,7 @@ class Canary:
         if len(prober.tenants) < 2:
             seen.unaskable = "a second tenant's key"
             return seen
+        seen.withheld = withheld(prober.limits, prober.consent)
         order = cells(prober.limits, prober.consent)
         if not order:
             seen.stopped = "The limit of this target is unknown, so no boundary length can be chosen."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
-from kvaudit.checks.trials import VOID_SHARE, denied, kept, void_share, voids
+from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, kept, void_share, voids
 from kvaudit.stats.bounds import interval, leak_bound
 from kvaudit.verdict import Result, Verdict
 
@@ -90,7 +90,7 @@ def judge_canary(seen: CanarySeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {accepted} of {seen.planned} planned rounds are valid "
             f"({voids(seen.trials)}). This is not a pass.",
-            "Remove the hindrance and run again.",
+            GIVE_CONSENT if seen.withheld else "Remove the hindrance and run again.",
             warn=any(one.suspicious for one in seen.sightings),
         )
     return result(
@@ -105,6 +105,8 @@ def judge_canary(seen: CanarySeen) -> Result:
 def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | None) -> str:
     if seen.stopped:
         return seen.stopped
+    if seen.withheld:
+        return NO_CONSENT
     if seen.planned < LEAST_ROUNDS:
         return f"the token ceiling allows {seen.planned} rounds, and a pass needs {LEAST_ROUNDS}."
     if void_share(seen.trials) > VOID_SHARE:

@@ -15,7 +15,19 @@ from typing import Any
 from kvaudit.checks import register
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, kept, trial, unaskable, void_share, voids
+from kvaudit.checks.trials import (
+    GIVE_CONSENT,
+    NO_CONSENT,
+    VOID_SHARE,
+    Trial,
+    denied,
+    kept,
+    trial,
+    unaskable,
+    void_share,
+    voids,
+    withheld,
+)
 from kvaudit.stats.bounds import critical_count
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_needles, draw_nonce
@@ -61,6 +73,7 @@ class CoherenceSeen:
     stopped: str = ""
     unhealthy: str = ""
     evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
     unaskable: bool = False
 
 
@@ -102,7 +115,7 @@ class Coherence:
         prober = audit.prober
         if prober is None:
             return CoherenceSeen(None, unaskable=True)
-        seen = CoherenceSeen(prober.limits)
+        seen = CoherenceSeen(prober.limits, withheld=withheld(prober.limits, prober.consent))
         session = _Session(prober, seen)
         try:
             asked = lengths(prober.limits, prober.consent)
@@ -256,6 +269,12 @@ def _judge(seen: CoherenceSeen) -> Result:
     if any(one.asked < len(GLANCED) or one.nonce is None for one in accepted) or not accepted:
         return result(Verdict.INCONCLUSIVE, f"Too few questions were answered ({counted}).", "Run again.")
     top = max(one.tokens for one in accepted)
+    if seen.withheld:
+        return result(
+            Verdict.INCONCLUSIVE,
+            f"Up to {top:,} tokens the own prompt was read, but {NO_CONSENT}",
+            GIVE_CONSENT,
+        )
     return result(
         Verdict.PASS,
         f"Up to {top:,} tokens the model answered its nonce and "

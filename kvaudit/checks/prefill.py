@@ -13,7 +13,19 @@ from typing import Any
 from kvaudit.checks import register
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, kept, trial, unaskable, void_share, voids
+from kvaudit.checks.trials import (
+    GIVE_CONSENT,
+    NO_CONSENT,
+    VOID_SHARE,
+    Trial,
+    denied,
+    kept,
+    trial,
+    unaskable,
+    void_share,
+    voids,
+    withheld,
+)
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_leads, draw_nonce
 from kvaudit.verdict import Evidence, Result, Verdict
@@ -35,6 +47,7 @@ class PrefillSeen:
     judged: list[Trial] = field(default_factory=list)
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
     unaskable: bool = False
 
 
@@ -85,7 +98,7 @@ class Prefill:
         prober = audit.prober
         if prober is None:
             return PrefillSeen(None, unaskable=True)
-        seen = PrefillSeen(prober.limits)
+        seen = PrefillSeen(prober.limits, withheld=withheld(prober.limits, prober.consent))
         n = prober.limits.first_rejected
         if n is None:
             return seen
@@ -231,6 +244,12 @@ def _judge(seen: PrefillSeen) -> Result:
             f"At {untestable[0].tokens:,} tokens prefill takes no longer than the constant part of an answer, or the "
             "length lies too far beyond the fitted ones: a skipped prefill would not show.",
             "Nothing to do; rejection and coherence do not depend on timing.",
+        )
+    if seen.withheld:
+        return result(
+            Verdict.INCONCLUSIVE,
+            f"{accepted[0].tokens:,} tokens took as long as shorter prompts foretell, but {NO_CONSENT}",
+            GIVE_CONSENT,
         )
     return result(
         Verdict.PASS,

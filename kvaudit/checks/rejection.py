@@ -16,7 +16,7 @@ from kvaudit.checks.asking import Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.ladder import Rung, bisect, rungs
 from kvaudit.checks.rejection_verdict import judge_ladder
-from kvaudit.checks.trials import Trial, pool_used, trial, unaskable
+from kvaudit.checks.trials import Trial, pool_used, trial, unaskable, withheld
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_nonce
 from kvaudit.verdict import Evidence, Result
@@ -42,6 +42,7 @@ class LadderSeen:
     edge_limit: int | None = None
     pool_used: tuple[float | None, float | None] = (None, None)
     evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
     unaskable: bool = False
 
 
@@ -74,6 +75,9 @@ class Rejection:
             return LadderSeen(None, None, unaskable=True)
         limits = prober.limits
         seen = LadderSeen(limits.first_rejected, limits.context, edge_limit=audit.rules.edge_limit)
+        if withheld(limits, prober.consent):
+            seen.withheld = True
+            return seen
         climb = _Climb(prober, seen)
         try:
             before = pool_used(await prober.counters())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, kept, void_share, voids
+from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, Trial, denied, kept, void_share, voids
 from kvaudit.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ def _without_evidence_against(
     refusing = [rung for name, rung in grouped.items() if refused[name]]
     failing = [rung for rung in grouped.values() if rung.majority(Outcome.FAILED)]
     again = "Mend what made trials void, then run again."
+    if seen.withheld:
+        return result(Verdict.INCONCLUSIVE, f"Not shown either way: {NO_CONSENT}", GIVE_CONSENT)
     if seen.stopped:
         return result(Verdict.INCONCLUSIVE, f"The ladder was not climbed to its end: {seen.stopped}", again)
     if seen.first_rejected is None:

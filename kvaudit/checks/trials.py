@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kvaudit.checks.asking import Outcome, Reply
+from kvaudit.checks.asking import Limits, Outcome, Reply
 from kvaudit.checks.contract import Audit
 from kvaudit.text.prompts import Nonce
 from kvaudit.verdict import Evidence, Result, Verdict
@@ -122,6 +122,21 @@ def kept(evidence: Sequence[Evidence], most: int = 200) -> tuple[Evidence, ...]:
 def pool_used(counters: Mapping[str, float]) -> float | None:
     """The fullest node's use of its pool; None where no node shows it."""
     return max((value for name, value in counters.items() if name.startswith("pool_used/")), default=None)
+
+
+NO_CONSENT = (
+    "lengths at the limit were not sent, since they need consent: the pool is smaller than the context or the limit "
+    "is unknown, and such a prompt can stop a real server from answering anybody."
+)
+GIVE_CONSENT = (
+    "Record the deployment's consent (kvaudit probe: name the check, or --allow-boundary), in a window and best on a "
+    "shadow replica."
+)
+
+
+def withheld(limits: Limits, consent: bool) -> bool:
+    """Whether the lengths that matter most could not be sent: what was not asked is not passed."""
+    return limits.dangerous and not consent
 
 
 def unaskable(check: str, audit: Audit, needs: str) -> Result:

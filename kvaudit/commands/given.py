@@ -20,7 +20,7 @@ def chosen(arguments: argparse.Namespace, environ: Mapping[str, str] | None = No
     try:
         if arguments.target:
             found = targets.from_file(arguments.target, deployment=arguments.deployment, environ=environ)
-            return tuple(_overridden(each, arguments, environ) for each in found)
+            return tuple(_asked(_overridden(each, arguments, environ), arguments, environ) for each in found)
         target = targets.from_flags(
             arguments.node,
             engine=arguments.engine,
@@ -33,7 +33,44 @@ def chosen(arguments: argparse.Namespace, environ: Mapping[str, str] | None = No
         )
     except targets.TargetError as error:
         raise UsageError(str(error)) from None
-    return (replace(target, nodes=tuple(_reached(each, arguments, environ) for each in target.nodes)),)
+    reached = replace(target, nodes=tuple(_reached(each, arguments, environ) for each in target.nodes))
+    return (_asked(reached, arguments, environ),)
+
+
+def _asked(target: Target, arguments: argparse.Namespace, environ: Mapping[str, str]) -> Target:
+    """The target with the entry and tenants that ``kvaudit probe`` was given beside it."""
+    if not hasattr(arguments, "tenant_a_key_env"):
+        return target
+    keys = [arguments.tenant_a_key_env, arguments.tenant_b_key_env]
+    if keys[1] and not keys[0]:
+        raise UsageError("Give --tenant-a-key-env too; a single tenant is tenant a.")
+    try:
+        flags = targets.from_flags(
+            ["http://127.0.0.1"],
+            entry=arguments.entry,
+            model=arguments.model,
+            tenant_key_envs=[key for key in keys if key],
+            environ=environ,
+        )
+    except targets.TargetError as error:
+        raise UsageError(str(error)) from None
+    tenants = flags.tenants or target.tenants
+    salts = (arguments.tenant_a_salt_env, arguments.tenant_b_salt_env)
+    salted = []
+    for number, tenant in enumerate(tenants):
+        variable = salts[number] if number < len(salts) else ""
+        if variable and not environ.get(variable):
+            raise UsageError(
+                f"The environment variable {variable} for tenant {tenant.name}'s salt is not set or empty."
+            )
+        salted.append(replace(tenant, salt=environ.get(variable, "") if variable else tenant.salt))
+    return replace(
+        target,
+        entry=flags.entry or target.entry,
+        model=flags.model or target.model,
+        tenants=tuple(salted),
+        entry_sets_salts=arguments.entry_sets_salts or target.entry_sets_salts,
+    )
 
 
 def _overridden(target: Target, arguments: argparse.Namespace, environ: Mapping[str, str]) -> Target:

@@ -139,7 +139,8 @@ class NetworkProber:
             reply = await self.ask(tenant, prompt, max_tokens=4, stream=True, seconds=HEALTH_SECONDS)
             if reply.outcome is Outcome.DENIED:
                 raise CannotAsk(
-                    f"The entry refused the key of tenant {tenant} ({reply.status}): check the key."
+                    f"The entry refused the key of tenant {tenant} ({reply.status}): check the key.",
+                    denied=True,
                 )
             if not reply.valid or reply.outcome is Outcome.REFUSED:
                 raise ValueError(reply.error or f"a prompt of {tokens} tokens ended as {reply.outcome.value}")
