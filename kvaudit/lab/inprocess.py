@@ -13,8 +13,8 @@ Streaming arrives frame by frame; closing a stream early reaches the engine as a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpcore
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import Deployment
 from kvaudit.transport import Client, Limits
+from kvaudit.transport.client import in_memory
 
 _LIMITS = Limits()
 FIRST_PORT = 59_001
@@ -55,6 +56,16 @@ class InProcess:
         """The auditor's client for ``url`` with a tenant's or node's ``key``; a `kvaudit.prober.Wire`."""
         headers: Iterable[tuple[str, str]] = [("Authorization", f"Bearer {key}")] if key else []
         return _LabClient(url, allow=allow, headers=headers, limits=limits, memory=self.pool())
+
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """Within the block every `kvaudit.transport.Client` reaches this lab and nothing else: the whole
+        auditor, runner included, works in memory."""
+        token = in_memory.set(lambda base: self.pool())
+        try:
+            yield
+        finally:
+            in_memory.reset(token)
 
 
 @asynccontextmanager
@@ -109,6 +120,7 @@ class _Exchange:
         self._messages: asyncio.Queue[Message | BaseException] = asyncio.Queue(maxsize=64)
         self._left = asyncio.Event()
         self._content: bytes | None = content
+        self._patience: float | None = request.extensions.get("timeout", {}).get("read")
         path, _, query = request.url.target.partition(b"?")
         scope = {
             "type": "http",
@@ -144,7 +156,11 @@ class _Exchange:
         await self._messages.put(message)
 
     async def _next(self) -> Message:
-        message = await self._messages.get()
+        try:
+            async with asyncio.timeout(self._patience):
+                message = await self._messages.get()
+        except TimeoutError:
+            raise httpcore.ReadTimeout("the lab is silent") from None
         if isinstance(message, BaseException):
             raise httpcore.RemoteProtocolError(f"the lab dropped the connection: {message!r}")
         return message

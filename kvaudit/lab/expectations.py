@@ -1,0 +1,180 @@
+"""What each check must find on each faulty engine: the declarative half of the matrix.
+
+A row is an engine: faults, flavour and settings, with the roles read with their own key. An expectation
+is one or more verdicts joined by ``|``; ``not pass`` is every verdict but that. A check that a row
+does not name must *pass*: silence on a healthy part of a sick engine is an assertion too (a clean
+cache audit would not have found the incident).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+CHECKS = (
+    "pool",
+    "version",
+    "drift",
+    "exposure",
+    "rejection",
+    "canary",
+    "coherence",
+    "accounting",
+    "prefill",
+    "prefix",
+    "concurrency",
+    "session",
+)
+"""All checks of the product, in its order. Those that are not built yet are shown and not counted."""
+
+NOT_PASS = "fail|inconclusive|error"
+NO_SESSION = "inconclusive"  # the lab is no session pool
+ENLARGED: Mapping[str, Any] = {"prefill_pool": 16_384}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``roll_up`` is the verdict of all checks together that must not be *pass* where it says so."""
+
+    name: str
+    faults: tuple[str, ...]
+    expected: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=lambda: ENLARGED)
+    roll_up: str = ""
+    requests_between: int = 0  # ordinary requests between the first reading and the checks
+
+    def expects(self, check: str) -> str:
+        return self.expected.get(check, NO_SESSION if check == "session" else "pass")
+
+
+SMALL: Mapping[str, Any] = {}
+_REJECTED_RIGHT = {"pool": "fail"}  # a small pool fails the pool check whatever happens at the boundary
+
+ROWS = (
+    Row("healthy", ("healthy",)),
+    Row("none", ("none",), _REJECTED_RIGHT, SMALL),
+    Row("unified", ("healthy",), {}, {"unified": True, "prefill_pool": 16_384}),
+    Row("vllm", ("healthy",), {"version": "pass|inconclusive"}, {"flavour": "vllm", "prefill_pool": 16_384}),
+    Row(
+        "stale_pages",
+        ("stale_pages",),
+        {
+            "pool": "fail",
+            "version": "fail",
+            "rejection": "fail",
+            "canary": "fail",
+            "coherence": "fail",
+            "prefill": "fail",
+            "concurrency": "fail",
+        },
+        SMALL,
+    ),
+    Row("fixed_0_5_20", ("fixed_0_5_20",), {"pool": "fail", "version": "fail", "rejection": "fail"}, SMALL),
+    Row("fixed_0_5_21", ("fixed_0_5_21",), {"pool": "fail", "version": "fail"}, SMALL),
+    Row(
+        "short_transfer",
+        ("short_transfer",),
+        {
+            "rejection": NOT_PASS,
+            "canary": NOT_PASS,
+            "coherence": NOT_PASS,
+            "prefill": "pass|fail|inconclusive",
+            "concurrency": "fail",
+        },
+    ),
+    Row("late_writer", ("late_writer",), {"concurrency": "fail", "prefill": "pass|inconclusive"}),
+    Row("lease_expiry", ("lease_expiry",), {"concurrency": "fail"}),
+    Row("crossed", ("crossed",), {"concurrency": "fail"}),
+    Row("mixed_len", ("mixed_len",), {"concurrency": "fail"}),
+    Row(
+        "snapshot_restore",
+        ("snapshot_restore",),
+        {
+            "rejection": NOT_PASS,
+            "canary": "fail",
+            "coherence": NOT_PASS,
+            "prefill": "pass|inconclusive",
+            "concurrency": "fail",
+        },
+    ),
+    Row(
+        "phantom_cache",
+        ("phantom_cache",),
+        {
+            "accounting": "fail",
+            "prefix": NOT_PASS,
+            "coherence": "pass|inconclusive",
+            "canary": "pass|inconclusive",
+        },
+    ),
+    Row("shared_prefix", ("shared_prefix",), {"prefix": "fail"}),
+    Row("salt_ignored", ("salt_ignored",), {"prefix": "fail"}),
+    Row("tier_salt_dropped", ("tier_salt_dropped",), {"prefix": "fail"}),
+    Row(
+        "quality_drift",
+        ("quality_drift",),
+        {
+            "rejection": "pass|fail|inconclusive",
+            "coherence": "pass|fail|inconclusive",
+            "canary": "pass|inconclusive",
+            "concurrency": NOT_PASS,
+        },
+    ),
+    Row("status_200_length", ("status_200_length",), {"pool": "fail", "rejection": "fail"}, SMALL),
+    Row("empty_200", ("empty_200",), {"pool": "fail", "rejection": "fail"}, SMALL),
+    Row("reject_500", ("reject_500",), {"pool": "fail", "rejection": "inconclusive|fail"}, SMALL),
+    Row("sse_error_in_200", ("sse_error_in_200",), _REJECTED_RIGHT, SMALL),
+    Row("pool_stranded", ("pool_stranded",), {"pool": "fail", "rejection": NOT_PASS}, SMALL),
+    Row(
+        "wedge_at_limit",
+        ("wedge_at_limit",),
+        {
+            "pool": "fail",
+            "rejection": "fail",
+            "canary": NOT_PASS,
+            "coherence": "pass|fail|inconclusive|error",
+            "prefill": "pass|fail|inconclusive|error",
+            "concurrency": NOT_PASS,
+        },
+        SMALL,
+    ),
+    Row(
+        "auto_truncate",
+        ("auto_truncate",),
+        {
+            "pool": "fail",
+            "rejection": "fail",
+            "canary": "fail|inconclusive",
+            "coherence": "fail|inconclusive|pass",
+            "prefill": "pass|fail|inconclusive",
+        },
+        SMALL,
+    ),
+    Row("gateway_cache", ("gateway_cache",), {"prefix": "fail"}),
+    Row("flaky", ("flaky",), dict.fromkeys(CHECKS, "fail|inconclusive|error|pass"), roll_up="not pass"),
+    Row("dripping", ("dripping",), dict.fromkeys(CHECKS, "inconclusive|error"), roll_up="not pass"),
+    Row("bomb", ("bomb",), dict.fromkeys(CHECKS, "inconclusive|error"), roll_up="not pass"),
+    Row("redirect", ("redirect",), dict.fromkeys(CHECKS, "inconclusive|error"), roll_up="not pass"),
+    Row(
+        "hidden_pool",
+        ("hidden_pool",),
+        {"pool": "inconclusive"} | dict.fromkeys(CHECKS[4:], "pass|inconclusive"),
+        roll_up="not pass",
+    ),
+    Row(
+        "zero_gauges",
+        ("zero_gauges",),
+        {"pool": "inconclusive"} | dict.fromkeys(CHECKS[4:], "pass|inconclusive"),
+        roll_up="not pass",
+    ),
+    Row("nightly_version", ("nightly_version",), {"version": "inconclusive"}, roll_up="not pass"),
+    Row("unauthenticated", ("unauthenticated",), {"exposure": "fail"}),
+    Row("keys_in_server_info", ("keys_in_server_info",), {"exposure": "fail"}),
+    Row(
+        "capacity_change",
+        ("capacity_change",),
+        {"drift": "fail"} | dict.fromkeys(CHECKS[4:], "pass|inconclusive") | {"pool": "pass|fail"},
+        requests_between=60,
+    ),
+)
