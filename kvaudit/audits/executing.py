@@ -23,14 +23,13 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from kvaudit import runner
-from kvaudit.accounts.sealing import SealBroken
 from kvaudit.audits import claiming, options, recording, windows
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.history import histories
 from kvaudit.audits.models import Kind, Run, RunState, Trigger
 from kvaudit.audits.recording import Finished, Observed
 from kvaudit.checks.contract import History, NodeSeen
-from kvaudit.fleet.loading import load_target, probes_paused
+from kvaudit.fleet.loading import load_targets, probes_paused
 from kvaudit.fleet.models import Node
 from kvaudit.runner import Budget, CheckFinished, CheckStarted, NodeRead
 from kvaudit.targets import Target
@@ -119,14 +118,14 @@ def _load(claims: Sequence[Claim]) -> list[Work]:
     rows: dict[int, dict[str, Node]] = {pk: {} for pk in deployments}
     for node in Node.objects.current().filter(deployment__in=deployments):
         rows[node.deployment_id][node.name] = node
+    targets, unable = load_targets(deployments.values())
     works = []
     for each in claims:
         run = runs[each.run_id]
-        work = Work(each, run, None, known[run.deployment_id], rows[run.deployment_id], budget_of(run))
-        try:
-            work.target = load_target(run.deployment)
-        except (SealBroken, ValueError) as fault:  # a key that no longer opens, a pin that cannot be read
-            work.results = _errors(run.checks, str(fault))
+        target = targets.get(run.deployment_id)
+        work = Work(each, run, target, known[run.deployment_id], rows[run.deployment_id], budget_of(run))
+        if target is None:
+            work.results = _errors(run.checks, unable[run.deployment_id])
         work.shown = {
             "nodes": len(work.rows),
             "read": 0,

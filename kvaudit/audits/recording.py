@@ -20,7 +20,7 @@ from kvaudit.audits.models import Result, Run, RunState, StateChange
 from kvaudit.audits.planning import period_of
 from kvaudit.checks.contract import NodeSeen
 from kvaudit.fleet.models import FingerprintChange, Node
-from kvaudit.fleet.reading import record_readings
+from kvaudit.fleet.reading import Read, record_batch
 from kvaudit.ledger.services import Act, record_all
 from kvaudit.readings import deployment_digest, fingerprint
 from kvaudit.verdict import Result as Concluded
@@ -84,9 +84,7 @@ def write(runs: dict[int, Run], done: Sequence[Finished]) -> None:
     deployments = states.lock_deployments(run.deployment_id for run in runs.values())
     for run in runs.values():
         run.deployment = deployments[run.deployment_id]
-    capacity = [
-        (change, run) for each in done for run in [runs[each.claim.run_id]] for change in _readings(run, each)
-    ]
+    capacity = _readings(runs, done)
     changes = followups.capacity_changes(capacity)
     rows = _results(runs, done)
     changes += states.apply(_observations(runs, done, rows))
@@ -156,10 +154,16 @@ def _conclude(run: Run, rows: Sequence[Result], *, cancelled: bool) -> None:
     run.summary = outcome.sentence(run.checks, rows, Verdict(run.verdict))
 
 
-def _readings(run: Run, finished: Finished) -> list[FingerprintChange]:
-    seen = [node.facts for _, node in finished.nodes if node.facts is not None]
-    run.fingerprint = deployment_digest(fingerprint(facts) for facts in seen)
-    return record_readings(deployment=run.deployment, readings=finished.nodes, at=finished.read_at)
+def _readings(runs: dict[int, Run], done: Sequence[Finished]) -> list[tuple[FingerprintChange, Run]]:
+    """Keep what was read of nodes and the fingerprint of each run; the significant changes."""
+    batch = []
+    for each in done:
+        run = runs[each.claim.run_id]
+        seen = [node.facts for _, node in each.nodes if node.facts is not None]
+        run.fingerprint = deployment_digest(fingerprint(facts) for facts in seen)
+        batch.append(Read(run.deployment, each.nodes, each.read_at))
+    found = zip(done, record_batch(batch), strict=True)
+    return [(change, runs[each.claim.run_id]) for each, changes in found for change in changes]
 
 
 def _results(runs: dict[int, Run], done: Sequence[Finished]) -> dict[int, list[Result]]:

@@ -63,7 +63,9 @@ class Actor:
             yield NodeRead(NodeSeen(node.name, node.url, node.role, facts=seen, evidence=tuple(self.bodies)))
         for check in checks:
             if cancelled is not None and cancelled():
-                yield CheckFinished(result(check, Verdict.ERROR, "The run was cancelled before this was done."))
+                yield CheckFinished(
+                    result(check, Verdict.ERROR, "The run was cancelled before this was done.")
+                )
                 continue
             yield CheckStarted(check)
             said = self.says.get(check, Verdict.PASS)

@@ -145,7 +145,9 @@ def test_jitter_delays_but_is_no_part_of_the_slot():
     assert set(Run.objects.values_list("slot", flat=True)) == {plan.anchor}
     assert all(0 <= delay < 600 for delay in delays)
     assert max(delays) - min(delays) > 100
-    assert dispatching.jitter(plan, targets[0], plan.anchor) == dispatching.jitter(plan, targets[0], plan.anchor)
+    assert dispatching.jitter(plan, targets[0], plan.anchor) == dispatching.jitter(
+        plan, targets[0], plan.anchor
+    )
 
 
 @pytest.mark.django_db

@@ -101,7 +101,9 @@ def test_a_queued_run_past_its_expiry_is_missed_and_told_once():
     plan = a_plan(target)
     now = timezone.now()
     for hours in (3, 2):
-        a_run(target, plan=plan, slot=now - timedelta(hours=hours), expires_at=now - timedelta(hours=hours - 1))
+        a_run(
+            target, plan=plan, slot=now - timedelta(hours=hours), expires_at=now - timedelta(hours=hours - 1)
+        )
     assert recover().missed == 2
     assert set(Run.objects.values_list("state", "verdict")) == {("missed", None)}
     assert StateChange.objects.filter(what="overdue").count() == 1

@@ -60,7 +60,9 @@ def test_a_wrong_schedule_is_a_sentence(schedule, words):
     assert words in schedule.problem()
 
 
-@pytest.mark.parametrize("schedule", [Schedule(cron="*/5 1 * * mon", zone="Asia/Kolkata"), Schedule(interval=2)])
+@pytest.mark.parametrize(
+    "schedule", [Schedule(cron="*/5 1 * * mon", zone="Asia/Kolkata"), Schedule(interval=2)]
+)
 def test_a_right_schedule_has_no_problem(schedule):
     assert schedule.problem() == ""
 
@@ -68,8 +70,18 @@ def test_a_right_schedule_has_no_problem(schedule):
 @pytest.mark.parametrize(
     ("schedule", "first", "now", "expected"),
     [
-        (Schedule(interval=60, anchor=utc("2026-01-01T00:00")), "2026-01-01T00:00", "2026-01-01T01:00:30", "2026-01-01T01:00"),
-        (Schedule(interval=60, anchor=utc("2026-01-01T00:00")), "2026-01-01T00:00", "2026-01-01T00:00", "2026-01-01T00:00"),
+        (
+            Schedule(interval=60, anchor=utc("2026-01-01T00:00")),
+            "2026-01-01T00:00",
+            "2026-01-01T01:00:30",
+            "2026-01-01T01:00",
+        ),
+        (
+            Schedule(interval=60, anchor=utc("2026-01-01T00:00")),
+            "2026-01-01T00:00",
+            "2026-01-01T00:00",
+            "2026-01-01T00:00",
+        ),
         (Schedule(cron="0 2 * * *"), "2026-01-01T02:00", "2026-01-09T01:59:59", "2026-01-08T02:00"),
         (Schedule(cron="0 2 * * *"), "2026-01-01T02:00", "2026-01-01T02:00", "2026-01-01T02:00"),
         (Schedule(cron="0 2 29 2 *"), "2024-02-29T02:00", "2027-12-01T00:00", "2024-02-29T02:00"),
@@ -82,10 +94,16 @@ def test_newest_slot_after_a_stop(schedule, first, now, expected):
 
 def test_newest_and_older_split_a_long_gap():
     for schedule in (Schedule(interval=60, anchor=utc("2026-01-01T00:00")), Schedule(cron="* * * * *")):
-        newest, older, last_older = newest_and_older(schedule, utc("2026-01-01T00:00"), utc("2026-01-01T01:00"), 10)
+        newest, older, last_older = newest_and_older(
+            schedule, utc("2026-01-01T00:00"), utc("2026-01-01T01:00"), 10
+        )
         assert [slot.minute for slot in newest] == list(range(50, 60))
         assert (older, last_older) == (50, utc("2026-01-01T00:49"))
-        assert newest_and_older(schedule, utc("2026-01-01T00:00"), utc("2026-01-01T00:00"), 10) == ([], 0, None)
+        assert newest_and_older(schedule, utc("2026-01-01T00:00"), utc("2026-01-01T00:00"), 10) == (
+            [],
+            0,
+            None,
+        )
 
 
 def test_period_of_a_weekday_plan_spans_the_weekend():
@@ -93,9 +111,15 @@ def test_period_of_a_weekday_plan_spans_the_weekend():
     assert Schedule(interval=90).period(utc("2026-06-01T12:00")) == timedelta(seconds=90)
 
 
-moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))
-crons = st.sampled_from(["30 2 * * *", "*/15 * * * *", "0 */6 * * *", "15 1,2,3 * * sun", "5 2 25 10 *", "*/20 2 * * *"])
-zones = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca"])
+moments = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)).map(  # noqa: DTZ001
+    lambda moment: moment.replace(tzinfo=UTC)
+)
+crons = st.sampled_from(
+    ["30 2 * * *", "*/15 * * * *", "0 */6 * * *", "15 1,2,3 * * sun", "5 2 25 10 *", "*/20 2 * * *"]
+)
+zones = st.sampled_from(
+    ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca"]
+)
 
 
 @given(cron=crons, zone=zones, moment=moments)

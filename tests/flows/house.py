@@ -81,7 +81,18 @@ class House:
 
     def start_worker(self, *queues: str) -> None:
         """One worker; ready when it says so."""
-        command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-l", "INFO", "-n", "flow@%h"]
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            "kvaudit.celery",
+            "worker",
+            "-l",
+            "INFO",
+            "-n",
+            "flow@%h",
+        ]
         command += ["-Q", ",".join(queues or ("passive", "active")), "-c", str(self.concurrency)]
         command += ["--without-gossip", "--without-mingle"]
         self._celery("worker", command, " ready.")
@@ -153,7 +164,12 @@ class House:
 
     def _python(self, *arguments: str, env: dict[str, str] | None = None) -> str:
         done = subprocess.run(
-            [sys.executable, *arguments], cwd=ROOT, env=env or self.env, capture_output=True, text=True, timeout=60
+            [sys.executable, *arguments],
+            cwd=ROOT,
+            env=env or self.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -167,7 +183,9 @@ class House:
 
         self._child(name, lambda log: spawn(command, env=self.env, log=log, cwd=ROOT), said)
 
-    def _child(self, name: str, start: Callable[[Any], subprocess.Popen[bytes]], ready: Callable[[], bool]) -> None:
+    def _child(
+        self, name: str, start: Callable[[Any], subprocess.Popen[bytes]], ready: Callable[[], bool]
+    ) -> None:
         path = self.state / f"{name}.log"
         with path.open("ab") as log:
             child = Child(name, lambda: start(log), grace=20, log_path=path)
@@ -175,5 +193,6 @@ class House:
         self.children[name] = child
         deadline = time.monotonic() + 60
         while not ready():
-            assert child.alive() and time.monotonic() < deadline, f"{name} does not start: {child.last_words()}"
+            assert child.alive(), f"{name} does not start: {child.last_words()}"
+            assert time.monotonic() < deadline, f"{name} is not ready: {child.last_words()}"
             time.sleep(0.05)

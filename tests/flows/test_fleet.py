@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter
 from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 
@@ -51,8 +52,10 @@ def audited_while_killing(house, deployments, *, interval, seconds, kills):
     time.sleep(max(0.0, began + seconds - time.monotonic()))
     house.quiet()
     house.until(
-        lambda: house.one("SELECT count(*) FROM audits_run WHERE state IN ('queued', 'running')") == 0
-        and house.one("SELECT count(*) FROM audits_plan WHERE missed_from IS NOT NULL") == 0,
+        lambda: (
+            house.one("SELECT count(*) FROM audits_run WHERE state IN ('queued', 'running')") == 0
+            and house.one("SELECT count(*) FROM audits_plan WHERE missed_from IS NOT NULL") == 0
+        ),
         "everything queued has ended",
         seconds=max(60, interval * 4),
     )
@@ -70,7 +73,7 @@ def check(house, made, interval):
     for slug, pk in made.items():
         slots = [row[1] for row in by_deployment[pk]]
         assert len(slots) == len(set(slots)), f"{slug}: a slot has two rows"
-        gaps = {(later - earlier).total_seconds() for earlier, later in zip(slots, slots[1:], strict=False)}
+        gaps = {(later - earlier).total_seconds() for earlier, later in pairwise(slots)}
         assert gaps <= {interval}, f"{slug}: slots are missing ({gaps})"
     states = Counter(row[2] for row in rows)
     assert set(states) <= {"finished", "missed"}
@@ -102,7 +105,13 @@ def check(house, made, interval):
     failed = sum(seen["fail"] for slug, seen in verdicts.items() if slug.startswith("small"))
     assert passed, "nothing sound ever passed"
     assert failed, "nothing small ever failed"
-    return {"rows": len(rows), **states, "passed": passed, "failed": failed, "retried": sum(row[4] > 1 for row in rows)}
+    return {
+        "rows": len(rows),
+        **states,
+        "passed": passed,
+        "failed": failed,
+        "retried": sum(row[4] > 1 for row in rows),
+    }
 
 
 @pytest.mark.slow
@@ -122,11 +131,17 @@ def test_every_slot_once_through_a_death_of_each(fleet):
 @pytest.mark.soak
 @pytest.mark.skipif("KVAUDIT_SOAK" not in os.environ, reason="ten minutes; make soak")
 def test_ten_minutes_of_every_minute(fleet):
-    house = House(beat_seconds=5, concurrency=3, LEASE_SECONDS=20, HEARTBEAT_SECONDS=2, SHORTEST_EXPIRY_SECONDS=60)
+    house = House(
+        beat_seconds=5, concurrency=3, LEASE_SECONDS=20, HEARTBEAT_SECONDS=2, SHORTEST_EXPIRY_SECONDS=60
+    )
     try:
         house.open()
         made = audited_while_killing(
-            house, fleet, interval=60, seconds=600, kills=[(125, "worker"), (245, "valkey"), (365, "postgres")]
+            house,
+            fleet,
+            interval=60,
+            seconds=600,
+            kills=[(125, "worker"), (245, "valkey"), (365, "postgres")],
         )
         spent = check(house, made, 60)
         print(f"\nten minutes: {spent}")

@@ -34,14 +34,20 @@ def test_a_worker_killed_in_mid_run_is_retried_once_then_the_run_ends_as_error(h
         made = house.furnish(deployments={"killed-twice": [node.url]}, audit=True)["killed-twice"]
         for attempt in (1, 2):
             house.until(
-                lambda: run_of(house, made)[1:3] == ("running", attempt), f"attempt {attempt} runs"
+                lambda wanted=("running", attempt): run_of(house, made)[1:3] == wanted,
+                f"attempt {attempt} runs",
             )
             house.kill("worker")
             house.start_worker()
         house.until(lambda: run_of(house, made)[1] == "finished", "the run ends")
     run_id, state, attempt, verdict = run_of(house, made)
     assert (state, attempt, verdict) == ("finished", 2, "error")
-    assert house.one("SELECT count(*) FROM ledger_entry WHERE subject = %s AND kind = 'run.finished'", f"run:{run_id}") == 1
+    assert (
+        house.one(
+            "SELECT count(*) FROM ledger_entry WHERE subject = %s AND kind = 'run.finished'", f"run:{run_id}"
+        )
+        == 1
+    )
     assert house.rows(
         "SELECT check_id, verdict FROM audits_checkstate WHERE deployment_id = %s ORDER BY check_id", made
     ) == [("pool", "error"), ("version", "error")]
@@ -63,19 +69,20 @@ def test_a_killed_pool_child_is_retried_and_the_retry_counts(house):
 def test_a_broker_killed_with_runs_in_its_queue_loses_none(house):
     with background(sglang_node(GOOD)) as node:
         house.start_beat()  # beat alone: its messages wait in the broker
-        made = house.furnish(
-            deployments={f"broker-{number}": [node.url] for number in range(10)}, audit=True
-        )
+        made = house.furnish(deployments={f"broker-{number}": [node.url] for number in range(10)}, audit=True)
         house.kill("valkey")
         house.do("UPDATE audits_run SET expires_at = now() + interval '1 minute' WHERE state = 'queued'")
         house.start_broker()
         house.do("UPDATE audits_run SET rung_at = now() WHERE state = 'queued'")
         house.start_worker()
         house.until(
-            lambda: house.one(
-                "SELECT count(*) FROM audits_run WHERE deployment_id = ANY(%s) AND state = 'finished'",
-                list(made.values()),
-            ) == 10,
+            lambda: (
+                house.one(
+                    "SELECT count(*) FROM audits_run WHERE deployment_id = ANY(%s) AND state = 'finished'",
+                    list(made.values()),
+                )
+                == 10
+            ),
             "all ten runs end",
         )
     assert house.rows(
@@ -111,15 +118,22 @@ def test_an_hour_without_a_worker_brings_one_audit_each_not_sixty(house):
         time.sleep(2.5)  # beat rings while nobody works
         house.start_worker()
         house.until(
-            lambda: house.one(
-                "SELECT count(*) FROM audits_run WHERE deployment_id = ANY(%s) AND state = 'finished'", made
-            ) >= 5,
+            lambda: (
+                house.one(
+                    "SELECT count(*) FROM audits_run WHERE deployment_id = ANY(%s) AND state = 'finished'",
+                    made,
+                )
+                >= 5
+            ),
             "each deployment is audited",
         )
         house.until(
-            lambda: house.one(
-                "SELECT count(*) FROM audits_run WHERE deployment_id = ANY(%s) AND state = 'missed'", made
-            ) == 5 * 60,
+            lambda: (
+                house.one(
+                    "SELECT count(*) FROM audits_run WHERE deployment_id = ANY(%s) AND state = 'missed'", made
+                )
+                == 5 * 60
+            ),
             "what was missed is written",
         )
         time.sleep(2)

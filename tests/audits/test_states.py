@@ -1,0 +1,170 @@
+"""State as intervals: confirmed, closed, expired, never overlapping; one method for now and the past."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from kvaudit.audits import states
+from kvaudit.audits.models import CheckState, Result
+from kvaudit.audits.states import Observation, expiry
+from kvaudit.fleet.models import FingerprintChange, Node
+from kvaudit.verdict import Verdict
+from tests.audits.stage import a_run, a_target
+
+MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
+PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE
+
+
+class Scene:
+    """One deployment, one check; `say` applies an observation so many hours after Monday."""
+
+    def __init__(self):
+        self.target = a_target()
+        self.run = a_run(self.target)
+        self.attempt = 0
+
+    def say(self, verdict, hours, **more):
+        self.attempt += 1
+        at = MONDAY + timedelta(hours=hours)
+        row = Result.objects.create(
+            run=self.run,
+            deployment=self.target,
+            attempt=self.attempt,
+            check_id="pool",
+            verdict=verdict.value,
+            summary="",
+            observed_at=at,
+        )
+        changes = states.apply(
+            [Observation(self.target.pk, "pool", verdict, at, self.run.pk, row.pk, interval=3600, **more)]
+        )
+        return [(change.before, change.after) for change in changes]
+
+    def intervals(self):
+        return [
+            (
+                state.verdict,
+                (state.since - MONDAY) / timedelta(hours=1),
+                (state.last_confirmed - MONDAY) / timedelta(hours=1),
+                None if state.closed_at is None else (state.closed_at - MONDAY) / timedelta(hours=1),
+            )
+            for state in CheckState.objects.order_by("since", "id")
+        ]
+
+
+@pytest.fixture
+def scene(db):
+    return Scene()
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        (0, timedelta(days=7)),
+        (3600, timedelta(days=7)),
+        (5 * 86400, timedelta(days=7.5)),
+        (30 * 86400, timedelta(days=45)),
+    ],
+)
+def test_expiry_is_one_and_a_half_intervals_but_at_least_a_week(interval, expected):
+    assert expiry(MONDAY, interval) == MONDAY + expected
+
+
+def test_the_same_verdict_confirms_and_another_closes(scene):
+    assert scene.say(PASS, 0) == [("", "pass")]
+    assert scene.say(PASS, 1) == []
+    assert scene.say(FAIL, 2) == [("pass", "fail")]
+    assert scene.say(FAIL, 3) == []
+    assert scene.intervals() == [("pass", 0, 1, 2), ("fail", 2, 3, None)]
+
+
+def test_an_older_observation_changes_nothing(scene):
+    scene.say(FAIL, 5)
+    assert scene.say(PASS, 4) == []
+    assert scene.say(PASS, 5) == []
+    assert scene.intervals() == [("fail", 5, 5, None)]
+
+
+def test_a_gap_longer_than_the_expiry_begins_a_new_interval_even_of_the_same_verdict(scene):
+    scene.say(PASS, 0)
+    assert scene.say(PASS, 7 * 24 + 1) == [("expired", "pass")]
+    assert scene.intervals() == [("pass", 0, 0, 7 * 24 + 1), ("pass", 7 * 24 + 1, 7 * 24 + 1, None)]
+
+
+def test_warnings_and_severity_are_part_of_what_is_said(scene):
+    scene.say(PASS, 0)
+    assert scene.say(PASS, 1, warn=True) == [("pass", "pass")]
+    assert scene.say(FAIL, 2, severity="high") == [("pass", "fail")]
+    assert scene.say(FAIL, 3, severity="critical") == [("fail", "fail")]
+    assert len(scene.intervals()) == 4
+
+
+def test_another_configuration_begins_an_interval_without_a_change_of_verdict(scene):
+    scene.say(PASS, 0, fingerprint="a")
+    assert scene.say(PASS, 1, fingerprint="b") == []
+    assert [row[0] for row in scene.intervals()] == ["pass", "pass"]
+
+
+def test_a_capacity_change_expires_what_was_known_before_it(scene):
+    scene.say(PASS, 0)
+    node = Node.objects.get(deployment=scene.target)
+    change = FingerprintChange(
+        deployment=scene.target, node=node, at=MONDAY + timedelta(hours=2), significant=True
+    )
+    states.expire_for([change])
+    state = CheckState.objects.get()
+    assert (state.expires_at, state.expired_by) == (change.at, "capacity change")
+    assert scene.say(PASS, 3) == [("expired", "pass")]
+    # Seen again later, it does not touch what was confirmed since.
+    states.expire_for([change])
+    assert CheckState.objects.get(closed_at=None).expired_by == ""
+
+
+def test_as_of_any_moment_says_what_held_then(scene):
+    scene.say(PASS, 0)
+    scene.say(FAIL, 2)
+    scene.say(PASS, 2 + 8 * 24)
+
+    def at(hours):
+        moment = MONDAY + timedelta(hours=hours)
+        return [(state.verdict, state.expired) for state in CheckState.objects.as_of(moment)]
+
+    assert at(-1) == []
+    assert at(0) == [("pass", False)]
+    assert at(1.9) == [("pass", False)]
+    assert at(2) == [("fail", False)]
+    assert at(2 + 7 * 24) == [("fail", True)]
+    assert at(2 + 8 * 24) == [("pass", False)]
+
+
+class Intervals(TestCase):
+    """Whatever is observed in whatever order: one open interval, no overlap, as_of() agrees with replay."""
+
+    @given(
+        seen=st.lists(
+            st.tuples(st.sampled_from([PASS, FAIL, INCONCLUSIVE]), st.integers(0, 500)),
+            min_size=1,
+            max_size=12,
+        ),
+        moment=st.integers(0, 600),
+    )
+    @hypothesis_settings(max_examples=40)
+    def test_any_order(self, seen, moment):
+        scene = Scene()
+        newest, told = -1, None
+        for verdict, hours in seen:
+            scene.say(verdict, hours)
+            if hours > newest:
+                newest, told = hours, verdict
+        rows = scene.intervals()
+        assert [row[3] for row in rows].count(None) == 1
+        for earlier, later in pairwise(rows):
+            assert earlier[3] == later[1]
+        assert rows[-1][0] == told.value
+        held = CheckState.objects.as_of(MONDAY + timedelta(hours=moment))
+        assert len(held) == (1 if moment >= rows[0][1] else 0)
