@@ -12,7 +12,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import httpcore
@@ -23,25 +22,15 @@ from kvaudit.transport.answers import Response, StreamedResponse, now
 from kvaudit.transport.body import Decoder
 from kvaudit.transport.errors import DeadlineExceeded, PathNotAllowed, Redirected
 from kvaudit.transport.headers import OPEN_HEADERS, check_headers, printable, secrets_of
+from kvaudit.transport.limits import MAX_BODY, USUAL, Limits
 from kvaudit.transport.redaction import Redactor
 from kvaudit.transport.sentences import sentences
 
-MAX_BODY = 8 * 2**20
 USER_AGENT = "kvaudit"
 IDLE_SECONDS = 4.0
 """Unused connections are closed after this; uvicorn closes its side after 5 s."""
 
 _KEPT_HEADERS = ("content-type", "server", "retry-after", "x-request-id")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Seconds and bytes of one request. ``total`` covers everything from the look-up to the last byte."""
-
-    total: float = 6.0
-    connect: float = 3.0
-    read: float = 5.0
-    body: int = MAX_BODY
 
 
 in_memory: ContextVar[Callable[[BaseURL], Any] | None] = ContextVar("in_memory", default=None)
@@ -68,7 +57,7 @@ class Client:
         client_cert: str = "",
         client_key: str = "",
         redact: Iterable[str] = (),
-        limits: Limits = Limits(),
+        limits: Limits = USUAL,
         resolve: Resolve = system_resolve,
         max_connections: int = 100,
     ) -> None:
