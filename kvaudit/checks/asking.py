@@ -102,6 +102,7 @@ class Limits:
     page_read: bool = False
     decode_limit: int | None = None
     unified: bool = True
+    largest_pool: int | None = None  # the largest pool of any node: what fillers must exceed to evict
 
     @property
     def dangerous(self) -> bool:
@@ -189,7 +190,7 @@ class Prober(Protocol):
 
     async def counters(self) -> Mapping[str, float]:
         """Engine counters of every node as ``name/node number``: served_tokens, cached_tokens,
-        pool_used, running, waiting. What is absent is unknown."""
+        pool_used, pool_share (of the pool, 0 to 1), running, waiting. What is absent is unknown."""
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -33,6 +33,7 @@ class SGLangDialect(Dialect):
         "running": ("sglang:num_running_reqs",),
         "waiting": ("sglang:num_queue_reqs",),
     }
+    shares = {"pool_share": "sglang:token_usage"}
 
     def call(self, mode: Mode, prompt: Prompt, wish: Wish) -> Call:
         if mode is not Mode.GENERATE_IDS:

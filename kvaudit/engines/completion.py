@@ -123,6 +123,8 @@ class Dialect:
     }
     """Our name -> metrics of one node that add up to it. ``pool_used`` is a share or tokens: it is only
     compared with itself."""
+    shares: Mapping[str, str] = {"pool_share": "vllm:kv_cache_usage_perc"}
+    """Our name -> a gauge between 0 and 1; of several series (ranks) the largest counts."""
 
     def call(self, mode: Mode, prompt: Prompt, wish: Wish) -> Call:
         """The request for this prompt; ValueError when the mode cannot carry it."""
@@ -209,6 +211,11 @@ class Dialect:
             totals = [seen.total(part) for part in parts]
             if all(total is not None for total in totals):
                 found[name] = sum(total for total in totals if total is not None)
+        for name, gauge in self.shares.items():
+            values = [sample.value for sample in seen.samples(gauge)]
+            known = [value for value in values if value is not None and 0 <= value <= 1]
+            if known:
+                found[name] = max(known)
         return found
 
 

@@ -60,6 +60,7 @@ def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
         page_read=page is not None,
         decode_limit=min(decode, default=None),
         unified=all(facts.role.value not in ("prefill", "decode") for facts in nodes),
+        largest_pool=None if not pools or None in pools else max(pool for pool in pools if pool is not None),
     )
 
 
