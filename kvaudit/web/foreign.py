@@ -16,6 +16,9 @@ from django.utils.safestring import SafeString, mark_safe
 FOLD_AT = 300
 """Characters shown before the rest folds away."""
 
+LONGEST_WORD = 36
+"""Characters without a space that a column holds; digests and addresses are longer."""
+
 LONGEST = 200_000
 """Characters that a page carries at most, folded or not."""
 
@@ -43,13 +46,21 @@ def _pieces(text: str) -> Iterator[str]:
     yield str(escape(text[plain_from:]))
 
 
+def _isolated(shown: SafeString, text: str) -> SafeString:
+    """In a bdi element, so that it cannot turn its surroundings; a word longer than a column may break
+    anywhere."""
+    unbroken = ' class="unbroken"' if any(len(word) > LONGEST_WORD for word in text.split()) else ""
+    return format_html("<bdi{}>{}</bdi>", mark_safe(unbroken), shown)  # noqa: S308 - one of two constants
+
+
 def inline(value: object, limit: int = FOLD_AT) -> SafeString:
     """For headings, links and sentences: isolated, spelled out, cut at ``limit`` with the count said."""
     text = str(value)
     if len(text) <= limit:
-        return format_html("<bdi>{}</bdi>", spelled(text))
+        return _isolated(spelled(text), text)
+    cut = text[:limit]
     return format_html(
-        '<bdi>{}</bdi><span class="soft">… ({} characters)</span>', spelled(text[:limit]), f"{len(text):,}"
+        '{}<span class="soft">… ({} characters)</span>', _isolated(spelled(cut), cut), f"{len(text):,}"
     )
 
 
@@ -62,10 +73,10 @@ def block(value: object, limit: int = FOLD_AT) -> SafeString:
     if len(text) <= limit:
         return inline(text, limit)
     return format_html(
-        "<details><summary><bdi>{}</bdi>… ({} characters)</summary><bdi>{}</bdi></details>",
-        spelled(text[: limit // 2]),
+        "<details><summary>{}… ({} characters)</summary>{}</details>",
+        _isolated(spelled(text[: limit // 2]), text),
         f"{len(text):,}",
-        spelled(text),
+        _isolated(spelled(text), text),
     )
 
 

@@ -67,7 +67,7 @@ def text_of(upload: UploadedFile[bytes] | None, pasted: str) -> str:
         if (upload.size or 0) > LARGEST:
             raise Unreadable(_too_large(upload.size or 0))
         try:
-            text = upload.read().decode("utf-8-sig")
+            text: str = upload.read().decode("utf-8-sig")
         except UnicodeDecodeError as fault:
             raise Unreadable(
                 f"The file is not UTF-8 text (byte {fault.start + 1}). Save it as UTF-8 and send it again."

@@ -11,6 +11,7 @@ from kvaudit.web.views import (
     help,
     keys,
     plans,
+    probes,
     run,
     session,
 )
@@ -26,6 +27,8 @@ urlpatterns = [
     path("d/<slug:slug>/", deployment.deployment, name="deployment"),
     path("d/<slug:slug>/audit/", audit_now.audit_now, name="audit-now"),
     path("d/<slug:slug>/keys/", keys.keys, name="keys"),
+    path("d/<slug:slug>/probes/", probes.of_deployment, name="probes"),
+    path("probes/", probes.of_fleet, name="fleet-probes"),
     path("runs/<int:pk>/", run.run, name="run"),
     path("runs/<int:pk>/progress/", run.progress, name="run-progress"),
     path("runs/<int:pk>/cancel/", run.cancel, name="run-cancel"),

@@ -15,11 +15,14 @@ from django.utils import timezone
 
 from kvaudit.accounts.models import Team, User
 from kvaudit.audits.models import CheckState, Evidence, Plan, Result, Run, RunEvidence
+from kvaudit.audits.status import required_checks
 from kvaudit.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from kvaudit.verdict import roll_up
 from tests.factories import a_deployment, a_node
 
 PASSIVE = ("pool", "version", "drift", "exposure")
+REQUIRED = required_checks(PASSIVE)
+"""Everything that must pass before a deployment does, in a build with more checks too."""
 
 SHORT_POOL = {
     "pool_tokens": 681_280,
@@ -248,7 +251,7 @@ def a_fleet(team: Team, count: int) -> list[Deployment]:
             f"chat-{number:03d}", team=team, version="0.5.19" if kind == 0 else "0.5.22",
             pool=681_280 if kind == 0 else 2_040_000,
         )  # fmt: skip
-        everything = dict.fromkeys(PASSIVE, "pass")
+        everything = dict.fromkeys(REQUIRED, "pass")
         if kind == 0:
             stands(deployment, {**everything, "pool": "fail", "version": "fail"}, measures=SHORT_POOL)
         elif kind == 1:

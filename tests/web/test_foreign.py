@@ -58,6 +58,11 @@ def test_long_text_is_cut_in_line_and_folds_in_a_block():
     assert "(10,000 characters)" in foreign.plain(text, 50)
 
 
+def test_only_a_word_longer_than_a_column_breaks_anywhere():
+    assert "unbroken" in foreign.inline("a" * 50)
+    assert "unbroken" not in foreign.inline("many short words " * 10)
+
+
 def test_a_flood_is_bounded():
     assert len(foreign.block("y" * 1_000_000)) < 2 * foreign.LONGEST
 
@@ -67,7 +72,8 @@ def test_whatever_comes_only_our_own_tags_are_in_it(text):
     shown = foreign.block(text, 100)
     tags = set(re.findall(r"<[^>]*>", shown))
     assert tags <= {
-        "<bdi>", "</bdi>", "<details>", "</details>", "<summary>", "</summary>", '<span class="ctrl">', "</span>",
+        "<bdi>", '<bdi class="unbroken">', "</bdi>", "<details>", "</details>", "<summary>", "</summary>",
+        '<span class="ctrl">', "</span>",
     }  # fmt: skip
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvaudit import checks as registry
+from kvaudit.audits.defaults import missing_for
 from kvaudit.audits.models import Plan, Result, Run
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
-from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause, Tenant
+from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from kvaudit.verdict import Verdict
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
@@ -57,7 +57,11 @@ class DeploymentPage:
     pending: Run | None
     missing: Sequence[Missing]
     consent: Consent | None
-    pauses: Sequence[Pause]
+    pauses: Sequence[Pause]  # of this deployment and of the whole fleet
+
+    @property
+    def paused_here(self) -> bool:
+        return any(pause.deployment_id for pause in self.pauses)
 
 
 def deployment_page(deployment: Deployment) -> DeploymentPage:
@@ -65,7 +69,6 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
     results = _results(status)
     nodes = _nodes(deployment)
     plans = list(Plan.objects.for_deployment(deployment).order_by("name", "pk"))
-    tenants = list(Tenant.objects.current().filter(deployment=deployment))
     consent = Consent.objects.current().filter(deployment=deployment).first()
     runs = list(Run.objects.of(deployment).select_related("plan", "actor").before(None)[:RECENT_RUNS])
     pool = status.checks.get("pool")
@@ -82,8 +85,8 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
         ),
         plans=plans,
         runs=runs,
-        pending=next((run for run in runs if not run.ended), None),
-        missing=missing(status, nodes, plans, tenants, consent),
+        pending=next((run for run in runs if not run.ended and run.not_before <= status.moment), None),
+        missing=missing(deployment, status, nodes, plans),
         consent=consent,
         pauses=list(Pause.objects.current().applying_to(deployment)),
     )
@@ -143,11 +146,7 @@ def _nodes(deployment: Deployment) -> list[NodeRow]:
 
 
 def missing(
-    status: DeploymentStatus,
-    nodes: Sequence[NodeRow],
-    plans: Sequence[Plan],
-    tenants: Sequence[Tenant],
-    consent: Consent | None,
+    deployment: Deployment, status: DeploymentStatus, nodes: Sequence[NodeRow], plans: Sequence[Plan]
 ) -> list[Missing]:
     """What stands between this deployment and a full judgement, most basic first."""
     found: list[Missing] = []
@@ -155,32 +154,23 @@ def missing(
         found.append(Missing("No node is listed.", "Import the deployment with its nodes."))
     unread = [row.node.name for row in nodes if row.snapshot is None]
     if unread:
-        found.append(Missing(f"Never read: {_some(unread)}.", "Audit now, then look at why the read failed."))
-    if not [plan for plan in plans if plan.enabled]:
+        found.append(Missing(f"Never read: {_some(unread)}.", "Audit now, then see why the read failed."))
+    if not any(plan.enabled for plan in plans):
         found.append(
-            Missing("No enabled plan selects it.", "Add it to a plan, or nothing is audited on schedule.")
+            Missing("No enabled plan selects it.", "Add it to a plan: nothing is audited on schedule.")
         )
+    cannot_run: dict[str, list[str]] = {}
+    for each in missing_for(deployment):
+        cannot_run.setdefault(each.why, []).append(each.check)
+    found += [Missing(f"{_some(names)} cannot run yet.", why) for why, names in cannot_run.items()]
     planned = {name for plan in plans if plan.enabled for name in plan.checks}
-    unplanned = [name for name, now in status.checks.items() if now.required and name not in planned]
-    if unplanned and plans:
-        found.append(Missing(f"Required but in no plan: {_some(unplanned)}.", "Add these checks to a plan."))
-    if not registry.ACTIVE:  # keys and consent serve prompts, which this build does not send
-        return found
-    with_key = [tenant for tenant in tenants if tenant.has_credential]
-    if len(with_key) < 2:
-        found.append(
-            Missing(
-                f"{len(with_key)} of 2 tenants' keys are stored.",
-                "Checks that compare two tenants need two audit keys; add them by import.",
-            )
-        )
-    if consent is None:
-        found.append(
-            Missing(
-                "No consent to prompts at the boundary is recorded.",
-                "While the pool is smaller than the context, boundary checks stop short of it.",
-            )
-        )
+    able = [
+        name
+        for name, now in status.checks.items()
+        if now.required and name not in planned and not any(name in names for names in cannot_run.values())
+    ]
+    if able and planned:
+        found.append(Missing(f"Required but in no plan: {_some(able)}.", "Add these checks to a plan."))
     return found
 
 

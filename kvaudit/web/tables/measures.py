@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from kvaudit.web.tables.readings import is_reading
@@ -15,15 +16,28 @@ _LABELS = {
     "context_tokens": "Context (tokens)",
     "reachable_tokens": "Longest reachable request (tokens)",
     "headroom": "Headroom (× context)",
-    "danger_zone": "Danger zone (prompt tokens, from / up to)",
+    "required_tokens": "Pool required (tokens)",
+    "missing_tokens": "Missing (tokens)",
+    "headroom_tokens": "Cost of the headroom (tokens)",
+    "danger_zone": "Danger zone (prompt tokens)",
     "full_context_requests": "Full-context requests that fit at once",
-    "nodes": "Nodes",
+    "edge_limit": "Edge limit (declared)",
+    "scope": "Scope",
+    "findings": "Findings",
+    "warnings": "Warnings",
 }
+_WITHOUT = {  # what no value means where it does not mean that a reading failed
+    "edge_limit": "none declared",
+    "danger_zone": "none found",
+    "changed_at": "never seen to change",
+    "gate_completed_at": "never",
+}
+_FIRST_COLUMNS = ("name", "node", "id", "role", "engine", "version")
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A list of objects: ``left_out`` rows are not shown."""
+    """A list of objects. A cell is text, or a list of texts; ``left_out`` rows are not shown."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -32,18 +46,23 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Exactly one of reading, grid, pairs and text is used, by ``kind``."""
+    """``kind`` says what ``value`` is: reading, grid, pairs, list, moment, text or unknown."""
 
     label: str
     kind: str
     value: Any
 
+    @property
+    def wide(self) -> bool:
+        """Whether it needs the whole width."""
+        return self.kind in ("grid", "list")
+
 
 def readable(measures: Mapping[str, Any]) -> list[Measure]:
     # PostgreSQL keeps no order of keys: those that have a name here come first, tables last.
-    found = [_measure(label(name), measures[name]) for name in _LABELS if name in measures]
-    found += [_measure(label(name), value) for name, value in sorted(measures.items()) if name not in _LABELS]
-    return sorted(found, key=lambda measure: measure.kind == "grid")
+    found = [_measure(name, measures[name]) for name in _LABELS if name in measures]
+    found += [_measure(name, value) for name, value in sorted(measures.items()) if name not in _LABELS]
+    return sorted(found, key=lambda measure: measure.wide)
 
 
 def label(name: str) -> str:
@@ -51,24 +70,43 @@ def label(name: str) -> str:
 
 
 def _measure(name: str, value: Any) -> Measure:
+    shown = label(name)
+    if value is None:
+        return Measure(shown, "text", _WITHOUT[name]) if name in _WITHOUT else Measure(shown, "unknown", "")
     if is_reading(value):
-        return Measure(name, "reading", value)
+        return Measure(shown, "reading", value)
+    if name.endswith("_at") and (moment := _moment(value)) is not None:
+        return Measure(shown, "moment", moment)
+    if name == "danger_zone" and isinstance(value, list) and len(value) == 2:
+        return Measure(shown, "text", f"{text(value[0])} up to {text(value[1])}")
     if isinstance(value, Mapping):
-        return Measure(name, "pairs", [(label(str(key)), text(item)) for key, item in value.items()])
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        if value and all(isinstance(item, Mapping) and not is_reading(item) for item in value):
-            return Measure(name, "grid", _grid(value))
-        return Measure(name, "text", ", ".join(text(item) for item in value) or "none")
-    return Measure(name, "unknown" if value is None else "text", text(value))
+        return Measure(shown, "pairs", [(str(key), text(item)) for key, item in value.items()])
+    if _is_list(value) and value:
+        if all(isinstance(item, Mapping) and not is_reading(item) for item in value):
+            return Measure(shown, "grid", _grid(value))
+        if any(isinstance(item, str) and " " in item for item in value):
+            return Measure(shown, "list", [text(item) for item in value[:MOST_ROWS]])
+    return Measure(shown, "text", text(value))
 
 
 def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
-    columns = list(dict.fromkeys(str(key) for row in rows[:MOST_ROWS] for key in row))
+    shown = rows[:MOST_ROWS]
+    names = {str(key) for row in shown for key in row}
+    # A column in which every list and text is empty says nothing; one of unknowns says a lot.
+    names -= {name for name in names if all(row.get(name, 0) in ("", [], {}) for row in shown)}
+    columns = [name for name in _FIRST_COLUMNS if name in names]
+    columns += sorted(names - set(columns))
     return Grid(
         columns=[label(column) for column in columns],
-        rows=[[text(row.get(column)) for column in columns] for row in rows[:MOST_ROWS]],
+        rows=[[_cell(row.get(column)) for column in columns] for row in shown],
         left_out=max(0, len(rows) - MOST_ROWS),
     )
+
+
+def _cell(value: Any) -> str | list[str]:
+    if _is_list(value) and any(isinstance(item, (Mapping, list)) or " " in str(item) for item in value):
+        return [text(item) for item in value[:MOST_ROWS]]
+    return text(value)
 
 
 def text(value: Any) -> str:
@@ -84,7 +122,19 @@ def text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     if isinstance(value, Mapping):
-        return "; ".join(f"{label(str(key))}: {text(item)}" for key, item in value.items()) or "none"
-    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "; ".join(f"{key}: {text(item)}" for key, item in value.items()) or "none"
+    if _is_list(value):
         return ", ".join(text(item) for item in value) or "none"
     return str(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _moment(value: Any) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else None

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils import timezone
+
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.readings import whole_number
 from kvaudit.verdict import Verdict
+from kvaudit.web import moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +78,10 @@ def _sentence(run: Run, current: Sequence[str]) -> str:
     if run.cancel_requested_at is not None:
         return "Cancelling: it stops before its next step."
     if run.state == RunState.QUEUED:
-        return "Waiting for a worker."
+        now = timezone.now()
+        return (
+            "Waiting for a worker."
+            if run.not_before <= now
+            else f"Starts {moments.ago(run.not_before, now)}."
+        )
     return f"Carrying out {', '.join(current)}." if current else "Reading the nodes."

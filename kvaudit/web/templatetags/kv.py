@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django import template
 from django.http import QueryDict
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kvaudit.accounts.access import can_somewhere
@@ -64,6 +65,20 @@ def number(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return "" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+@register.filter
+def is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+@register.simple_tag(takes_context=True)
+def due(context: Mapping[str, Any], moment: datetime | None, lead: str = "next ") -> SafeString:
+    """``next in 40 min``; a due time that has passed is said as such."""
+    now = context.get("now") or timezone.now()
+    if moment is not None and moment < now:
+        return format_html("due {}", moments.age(moment, now))
+    return format_html("{}{}", lead if moment else "", moments.age(moment, now, "not planned"))
 
 
 @register.simple_tag(takes_context=True)

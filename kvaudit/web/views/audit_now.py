@@ -8,6 +8,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from kvaudit.audits import services
+from kvaudit.web.audit_kinds import able_active
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 from kvaudit.web.tables.progress import progress_of
 from kvaudit.web.views.run import NOT_YOURS
@@ -15,11 +16,16 @@ from kvaudit.web.views.run import NOT_YOURS
 
 @page("POST")
 def audit_now(request: SignedIn, slug: str) -> HttpResponse:
-    """Starts the passive checks; answers with the live part (htmx) or goes to the run's page."""
+    """Starts the checks that only read, or (kind=active) those that send prompts.
+
+    Answers with the live part (htmx) or goes to the run's page."""
     deployment = deployment_or_404(request.user, slug)
     require(request.user, "run_audits", deployment.team, NOT_YOURS)
     try:
-        run = services.audit_now(deployment=deployment, actor=request.user)
+        wanted = able_active(deployment) if request.POST.get("kind") == "active" else []
+        if request.POST.get("kind") == "active" and not wanted:
+            raise services.AuditProblem("No check that sends prompts can run here yet: see what is missing.")
+        run = services.audit_now(deployment=deployment, actor=request.user, checks=wanted)
     except services.AuditProblem as problem:
         messages.error(request, str(problem))
         return _to_deployment(request, slug)

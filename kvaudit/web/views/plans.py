@@ -12,9 +12,10 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
-from kvaudit.accounts.access import can_somewhere
+from kvaudit.accounts.access import can, can_somewhere
 from kvaudit.audits import planning
 from kvaudit.audits.models import Plan
+from kvaudit.fleet.models import Pause
 from kvaudit.web import foreign
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.plan_form import PlanForm, initial_of
@@ -33,6 +34,8 @@ def plans(request: SignedIn) -> HttpResponse:
         "now": timezone.now(),
         "rows": plan_rows(request.user),
         "may_plan": can_somewhere(request.user, "edit_plans"),
+        "pause": Pause.objects.current().filter(deployment=None).first(),
+        "may_pause": can(request.user, "pause_probes"),
     }
     return render(request, "plans/plans.html", context)
 

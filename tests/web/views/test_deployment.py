@@ -12,7 +12,7 @@ from django.utils import timezone
 from kvaudit.audits.models import Run
 from tests.web import scene
 
-PASS = dict.fromkeys(scene.PASSIVE, "pass")
+PASS = dict.fromkeys(scene.REQUIRED, "pass")
 PATH = "/d/chat-large/"
 
 

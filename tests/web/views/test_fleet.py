@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from tests.factories import a_deployment, a_team
 from tests.web import scene
 
-PASS = dict.fromkeys(scene.PASSIVE, "pass")
+PASS = dict.fromkeys(scene.REQUIRED, "pass")
 
 
 def headline(client) -> str:

@@ -1,0 +1,61 @@
+"""Active probes: pause and resume them, give and withdraw consent to long prompts. Each act is recorded."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect
+
+from kvaudit.audits.defaults import ensure_default_plans
+from kvaudit.fleet import services
+from kvaudit.web import foreign
+from kvaudit.web.page import SignedIn, deployment_or_404, page, require
+
+NOT_YOURS = "Probes are paused and resumed by operators; consent is given by approvers."
+
+
+@page("POST")
+def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
+    deployment = deployment_or_404(request.user, slug)
+    act, reason = request.POST.get("act"), foreign.query_text(request.POST.get("reason"), 500)
+    ability = {
+        "pause": "pause_probes",
+        "resume": "pause_probes",
+        "consent": "give_consent",
+        "withdraw": "edit_fleet",
+    }
+    if act not in ability:
+        return HttpResponseBadRequest("There is no such act.")
+    require(request.user, ability[act], deployment.team, NOT_YOURS)
+    if act == "pause":
+        services.pause_probes(actor=request.user, deployment=deployment, reason=reason)
+        said = "Active probes are paused; one that is on its way stops before its next request."
+    elif act == "resume":
+        services.resume_probes(actor=request.user, deployment=deployment)
+        said = "Active probes may run again in their windows."
+    elif act == "consent":
+        services.give_consent(deployment=deployment, actor=request.user, reason=reason)
+        ensure_default_plans(deployment=deployment, actor=request.user)
+        said = "Consent to prompts at the boundary is recorded."
+    else:
+        services.withdraw_consent(deployment=deployment, actor=request.user)
+        said = "Consent is withdrawn: prompts stop short of the boundary."
+    messages.success(request, said)
+    return redirect("deployment", slug)
+
+
+@page("POST")
+def of_fleet(request: SignedIn) -> HttpResponse:
+    require(
+        request.user, "pause_probes", None, "Probes of the whole fleet are paused by fleet-wide operators."
+    )
+    if request.POST.get("act") == "resume":
+        services.resume_probes(actor=request.user)
+        messages.success(
+            request, "The pause of the whole fleet has ended; pauses of single deployments stay."
+        )
+    else:
+        reason = foreign.query_text(request.POST.get("reason"), 500)
+        services.pause_probes(actor=request.user, reason=reason)
+        messages.success(request, "Active probes of the whole fleet are paused, before their next request.")
+    return redirect("plans")

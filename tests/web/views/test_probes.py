@@ -1,0 +1,67 @@
+"""Active probes: who may pause, resume and consent, and that it is recorded."""
+
+from __future__ import annotations
+
+from kvaudit.accounts.models import Membership
+from kvaudit.audits.models import Run
+from kvaudit.fleet.models import Consent, Pause, Tenant
+from kvaudit.fleet.services import set_tenant_key
+from tests.factories import a_user
+
+PATH = "/d/chat-large/probes/"
+
+
+def test_a_pause_of_one_deployment(people, pair):
+    assert people.stranger.post(PATH, {"act": "pause"}).status_code == 404
+    assert people.viewer.post(PATH, {"act": "pause"}).status_code == 403
+    assert not Pause.objects.exists()
+    page = people.operator.post(PATH, {"act": "pause", "reason": "load test"}, follow=True).content.decode()
+    assert "active probes paused" in page
+    assert "load test" in page
+    people.operator.post(PATH, {"act": "resume"})
+    assert not Pause.objects.current().exists()
+    assert Pause.objects.exists(), "what was stays on record"
+
+
+def test_consent_takes_an_approver_and_can_be_withdrawn_by_an_operator(people, pair, client):
+    assert people.operator.post(PATH, {"act": "consent"}).status_code == 403
+    approver = a_user(team=people.team, role="approver")
+    client.force_login(approver)
+    client.post(PATH, {"act": "consent", "reason": "shadow pair"})
+    assert Consent.objects.current().get(deployment=pair).reason == "shadow pair"
+    people.operator.post(PATH, {"act": "withdraw"})
+    assert not Consent.objects.current().exists()
+
+
+def test_nonsense_is_refused(people, pair):
+    assert people.operator.post(PATH, {"act": "explode"}).status_code == 400
+    assert people.operator.post(PATH).status_code == 400
+
+
+def test_the_whole_fleet_takes_a_fleet_wide_operator(people, pair, client):
+    assert people.operator.post("/probes/", {"act": "pause"}).status_code == 403
+    client.force_login(a_user(role="operator"))
+    client.post("/probes/", {"act": "pause", "reason": "incident"})
+    assert Pause.objects.current().get().deployment is None
+    assert "for the whole fleet" in people.viewer.get("/d/chat-large/").content.decode()
+    client.post("/probes/", {"act": "resume"})
+    assert not Pause.objects.current().exists()
+
+
+def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
+    assert "Audit with prompts" not in people.operator.get("/d/chat-large/").content.decode()
+    answer = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, follow=True)
+    assert "No check that sends prompts can run here yet" in answer.content.decode()
+    assert not Run.objects.exists()
+    for name in ("audit-a", "audit-b"):
+        tenant = Tenant.objects.create(deployment=pair, name=name)
+        set_tenant_key(tenant=tenant, key=f"sk-{name}", actor="system:tests")
+    Membership.objects.filter(user=people.operating_user).update(
+        role=a_user(team=people.team, role="approver").memberships.get().role
+    )
+    people.operator.post(PATH, {"act": "consent"})
+    assert "Audit with prompts" in people.operator.get("/d/chat-large/").content.decode()
+    people.operator.post("/d/chat-large/audit/", {"kind": "active"})
+    run = Run.objects.get()
+    assert run.kind == "active"
+    assert "canary" in run.checks
