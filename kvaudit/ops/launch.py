@@ -13,7 +13,7 @@ from subprocess import Popen
 from kvaudit.ops.process import Child, spawn
 from kvaudit.ops.state import REPOSITORY, State
 
-SERVERS, LAB, WORKERS, DOORS = range(4)  # tiers: each needs the ones before it
+SERVERS, LAB, PRODUCT = range(3)  # tiers: each needs the ones before it, and stops before them
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Launch:
 
 def web(launch: Launch) -> Child:
     """gunicorn."""
-    return launch.python("web", "gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf", tier=DOORS)
+    return launch.python("web", "gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf", tier=PRODUCT)
 
 
 def worker(launch: Launch, queue: str) -> Child:
@@ -71,13 +71,13 @@ def worker(launch: Launch, queue: str) -> Child:
     command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-Q", queue, "-l", "INFO"]
     command += ["-n", f"{queue}@%h", "-c", str(launch.concurrency), "--without-gossip", "--without-mingle"]
     # Orphaned, it must not wait for its tasks (SIGTERM would): the lease lapses and the run is retried.
-    return launch.child(f"worker-{queue}", command, tier=WORKERS, grace=8.0, when_orphaned=signal.SIGQUIT)
+    return launch.child(f"worker-{queue}", command, tier=PRODUCT, grace=8.0, when_orphaned=signal.SIGQUIT)
 
 
 def beat(launch: Launch) -> Child:
     """Celery beat, which only rings: two of them do no harm."""
     return launch.python(
-        "beat", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile=", tier=DOORS, grace=5.0
+        "beat", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile=", tier=PRODUCT, grace=5.0
     )
 
 

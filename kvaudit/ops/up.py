@@ -98,7 +98,7 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[launc
     launch.env = child_environment(composed)
     launch.state.write_local_environment(composed)
     with progress.step("preparing the database", "database prepared"):
-        password = _initialise(supervisor, owner_side)
+        password = _initialise(supervisor, launch.state, owner_side)
     for extra in extras:
         for child in extra.children(launch):
             supervisor.start(child)
@@ -114,6 +114,7 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[launc
     for extra in extras:
         extra.when_ready(launch)
     progress.plain(f"ready {launch.url} user admin password {password or '(unchanged)'}")
+    _unseen(launch.state).unlink(missing_ok=True)
 
 
 def _start_servers(supervisor: Supervisor, state: State) -> dict[str, str]:
@@ -126,6 +127,10 @@ def _start_servers(supervisor: Supervisor, state: State) -> dict[str, str]:
         environment.postgres_url("DATABASE_OWNER_URL")
     else:
         postgres = Postgres(state.folder)
+        if not postgres.folder.is_relative_to(state.folder):
+            supervisor.progress.say(
+                f"PostgreSQL's files are in {postgres.folder}: the user it runs as cannot enter {state.folder}"
+            )
         composed["DATABASE_URL"] = postgres.url(APP_ROLE)
         composed["DATABASE_OWNER_URL"] = postgres.url(OWNER_ROLE)
         servers.append(postgres)
@@ -190,10 +195,11 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
     return own
 
 
-def _initialise(supervisor: Supervisor, env: dict[str, str]) -> str:
-    """Run ``manage.py initialise``; gives the administrator's password when it is known."""
+def _initialise(supervisor: Supervisor, state: State, env: dict[str, str]) -> str:
+    """Run ``manage.py initialise``; gives the administrator's password when it may be shown."""
     command = [sys.executable, "-m", "django", "initialise", "--json", "--static", "--wait", "15"]
-    if env.get("KVAUDIT_ADMIN_PASSWORD") or env.get("KVAUDIT_ADMIN_PASSWORD_FILE"):
+    given = bool(env.get("KVAUDIT_ADMIN_PASSWORD") or env.get("KVAUDIT_ADMIN_PASSWORD_FILE"))
+    if given:
         command.append("--set-password")
     process = subprocess.Popen(
         command,
@@ -206,21 +212,44 @@ def _initialise(supervisor: Supervisor, env: dict[str, str]) -> str:
         start_new_session=True,
         preexec_fn=die_with_parent(signal.SIGKILL),
     )
+    stopped = False
     while True:
         try:
             out, errors = process.communicate(timeout=0.1)
             break
         except subprocess.TimeoutExpired:
-            if supervisor.asked_to_stop():
+            stopped = stopped or supervisor.asked_to_stop()
+            if stopped:
                 process.kill()
-                process.communicate()
-                raise Stopped from None
+    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{") and line.endswith("}")]
+    password = "".join(str(row["password"]) for row in rows if "password" in row)
+    if password and not given:
+        _write_unseen(state, password)
+    if stopped:
+        raise Stopped
     if process.returncode:
         raise UpFault(
             errors.strip() or f"the database could not be prepared (exit code {process.returncode})."
         )
-    last = json.loads(out.splitlines()[-1])
-    return str(last["password"])
+    return password or _read_unseen(state)
+
+
+def _unseen(state: State) -> Path:
+    """Holds a one-time password from the moment it is drawn until somebody has seen it."""
+    return state.secrets / "unseen_password"
+
+
+def _write_unseen(state: State, password: str) -> None:
+    handle = os.open(_unseen(state), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(password)
+
+
+def _read_unseen(state: State) -> str:
+    try:
+        return _unseen(state).read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def _port_number(text: str) -> int:

@@ -166,6 +166,24 @@ def test_interrupted_while_starting(start: Start, seconds: float) -> None:
     assert "Traceback" not in up.said()
 
 
+def test_a_password_that_nobody_saw_is_shown_by_the_next_start(start: Start) -> None:
+    state, port = new_state(), free_port()
+    first = start(state, port)
+    until(lambda: "database prepared" in first.said(), 60, "prepared")
+    first.process.send_signal(signal.SIGINT)
+    assert first.ended() == 0
+    assert "ready" not in first.said()
+    second = start(state, port)
+    password = second.ready()
+    with connect(second, "kvaudit_owner") as connection:
+        hashed = connection.execute("SELECT password FROM accounts_user WHERE username = 'admin'").fetchone()
+    from django.contrib.auth.hashers import check_password
+
+    assert hashed
+    assert check_password(password, str(hashed[0]))
+    assert not (state / "secrets" / "unseen_password").exists()
+
+
 def test_an_unsafe_environment_is_refused_before_anything_starts(start: Start) -> None:
     up = start(new_state(), free_port(), DATABASE_URL="sqlite:///db.sqlite3")
     assert up.ended() == 1

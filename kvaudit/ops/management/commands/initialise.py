@@ -48,11 +48,12 @@ class Command(BaseCommand):
             raise CommandError(str(fault)) from fault
         except DatabaseError as error:
             raise CommandError(f"The database refused: {str(error).strip()}") from error
-        if options["static"] and collect_static():
-            say("static files collected")
         if as_json:
             self.stdout.write(json.dumps({"user": admin.username, "password": admin.password}))
         elif admin.password:
             self.stdout.write(f"administrator {admin.username}, one-time password: {admin.password}")
         else:
             self.stdout.write(f"administrator {admin.username}, password unchanged")
+        self.stdout.flush()  # whoever waits for the password gets it, even when the rest is interrupted
+        if options["static"] and collect_static():
+            say("static files collected")
