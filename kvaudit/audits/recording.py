@@ -91,6 +91,7 @@ def write(runs: dict[int, Run], done: Sequence[Finished]) -> None:
     evidence.keep(_kept(runs, done, {change.deployment_id for change in changes}))
     for each in done:
         run = runs[each.claim.run_id]
+        run.progress = {**run.progress, "nodes": len(each.nodes), "read": len(each.nodes)}
         _conclude(run, rows[run.pk], cancelled=each.cancelled)
         run.tokens_spent += each.tokens_spent
     changes += end(runs.values(), rows)

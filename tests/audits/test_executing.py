@@ -54,7 +54,7 @@ def test_a_run_ends_with_results_state_and_a_ledger_entry(actor):
     assert execute(run) == 1
     assert (run.state, run.verdict, run.attempt, run.lease_token) == ("finished", "pass", 1, None)
     assert run.summary == "pool, version: pass."
-    assert run.progress["checks"] == {"pool": "pass", "version": "pass"}
+    assert run.progress == {"nodes": 1, "read": 1, "checks": {"pool": "pass", "version": "pass"}}
     assert run.fingerprint
     assert [row.check_id for row in run.results.order_by("id")] == ["pool", "version"]
     assert set(CheckState.objects.current().values_list("check_id", "verdict")) == {

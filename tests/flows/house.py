@@ -3,8 +3,10 @@ be killed. Nothing outlives the fixture: every child is its own session and is e
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -43,6 +45,10 @@ class House:
         self.concurrency = concurrency
         self.env = {
             **os.environ,
+            "SECRET_KEY": secrets.token_urlsafe(50),
+            "ENCRYPTION_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "ALLOWED_HOSTS": "127.0.0.1",
+            "KVAUDIT_BASE_URL": "http://127.0.0.1",
             "DJANGO_SETTINGS_MODULE": "tests.flows.settings",
             "FLOW_AUDIT": json.dumps({**QUICK, **audit}),
             "BEAT_SECONDS": str(beat_seconds),
