@@ -23,18 +23,19 @@ def role_group(role: Role) -> Group:
 
 @transaction.atomic
 def ensure_admin(*, username: str, actor: Actor, password: str = "") -> tuple[User, str]:
-    """The first administrator: (user, one-time password). An existing user keeps the password and
-    "" is returned; without ``password`` one is drawn, and the person must change it."""
+    """The first administrator: (user, password, shown once). An existing user keeps the password and
+    "" is returned; without ``password`` one is drawn. It is printed on the machine's own terminal and
+    nobody else has held it, so it may be kept (docs/decisions/0005-the-printed-password.md)."""
     user = User.objects.filter(username=username).first()
     if user is not None:
         return user, ""
-    one_time = password or secrets.token_urlsafe(15)
-    user = User(username=username, is_superuser=True, is_staff=False, must_change_password=not password)
-    user.set_password(one_time)
+    drawn = password or secrets.token_urlsafe(15)
+    user = User(username=username, is_superuser=True, is_staff=False, must_change_password=False)
+    user.set_password(drawn)
     user.save()
     user.groups.add(role_group(Role.ADMIN))
     record(actor=actor, kind="user.created", subject=f"user:{username}")
-    return user, one_time
+    return user, drawn
 
 
 @transaction.atomic

@@ -13,11 +13,11 @@ from tests import factories
 pytestmark = pytest.mark.django_db
 
 
-def test_the_first_administrator_gets_a_one_time_password_once() -> None:
+def test_the_first_administrator_is_told_a_drawn_password_once() -> None:
     admin, password = services.ensure_admin(username="admin", actor="command:initialise")
     assert admin.check_password(password)
     assert len(password) >= 16
-    assert admin.must_change_password
+    assert not admin.must_change_password
     assert can(admin, "manage_accounts")
     assert services.ensure_admin(username="admin", actor="command:initialise") == (admin, "")
     assert User.objects.get().check_password(password)
