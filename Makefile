@@ -15,7 +15,7 @@ up:
 test:
 	@deploy/install.sh dev
 	@deploy/browser.sh
-	@exec $(BIN)/python -m pytest -n 2 $(ARGS)
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint:
 	@deploy/install.sh dev
@@ -30,7 +30,9 @@ lint:
 soak:
 	@deploy/install.sh dev
 	@mkdir -p bench/results
-	@KVAUDIT_SOAK=1 $(BIN)/python -m pytest -p no:randomly -m soak tests/flows $(ARGS)
+	@{ KVAUDIT_SOAK=1 $(BIN)/python -m pytest -p no:randomly -m soak tests/flows $(ARGS) && echo "exit code 0" \
+	  || echo "exit code $$?"; } | tee bench/results/soak.log
+	@tail -n 1 bench/results/soak.log | grep -qx 'exit code 0'
 
 # Every measurement, one after the other; each leaves its log in bench/results.
 bench:
@@ -39,7 +41,9 @@ bench:
 	@set -e; for script in bench/*.py; do \
 	  name=$$(basename $$script .py); \
 	  case $$name in _*) continue;; esac; \
-	  echo "== $$name"; $(BIN)/python $$script $(ARGS) 2>&1 | tee bench/results/$$name.log; \
+	  echo "== $$name"; \
+	  { $(BIN)/python $$script $(ARGS) 2>&1 && echo "exit code 0" || echo "exit code $$?"; } | tee bench/results/$$name.log; \
+	  tail -n 1 bench/results/$$name.log | grep -qx 'exit code 0'; \
 	done
 
 # After a change of pyproject.toml. The files name no registry: they hold names, versions and hashes.

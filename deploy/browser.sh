@@ -1,11 +1,9 @@
 #!/bin/sh
 # Installs Debian's Chromium for the browser tests when there is none and this user may do so.
 set -eu
-for name in chromium chromium-browser google-chrome; do
-    if command -v "$name" >/dev/null 2>&1; then
-        exit 0
-    fi
-done
+if [ -n "${KVAUDIT_CHROMIUM:-}" ] || command -v chromium >/dev/null 2>&1; then
+    exit 0
+fi
 as_root=
 if [ "$(id -u)" != 0 ]; then
     as_root="sudo -n"
@@ -20,4 +18,4 @@ if command -v apt-get >/dev/null 2>&1 && { [ -z "$as_root" ] || sudo -n true 2>/
         exit 0
     fi
 fi
-echo "kvaudit: Chromium is missing and cannot be installed here, so the browser tests are skipped: install the package chromium." >&2
+echo "kvaudit: Chromium is missing and cannot be installed here, so the browser tests are skipped: install the package chromium, or name a browser in KVAUDIT_CHROMIUM." >&2

@@ -91,30 +91,39 @@ os.environ[STATE_VARIABLE] = str(_state)
 (_state / "static").mkdir(exist_ok=True)  # whitenoise warns about a missing folder
 _cluster = Cluster(_state)
 
-os.environ.update(
-    {
-        "DJANGO_SETTINGS_MODULE": "kvaudit.settings",
-        "SECRET_KEY": "only-for-tests-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF",
-        "ENCRYPTION_KEY": "dGVzdHMtb25seS10ZXN0cy1vbmx5LXRlc3RzLW9ubHk=",
-        "ALLOWED_HOSTS": "127.0.0.1,localhost,testserver",
-        "KVAUDIT_BASE_URL": "http://testserver",
-        "DATABASE_URL": _cluster.url(),
-        "DATABASE_OWNER_URL": _cluster.url(),
-        "BROKER_URL": f"redis+socket://{_state}/valkey-not-started.sock",
-        "EMAIL_BACKEND": "django.core.mail.backends.locmem.EmailBackend",
-        "STATIC_ROOT": str(_state / "static"),
-        "LOG_LEVEL": "WARNING",
-    }
-)
-for _name in (
-    "SECRET_KEY_FILE",
-    "DATABASE_URL_FILE",
-    "BROKER_URL_FILE",
+_VARIABLES = {
+    "DJANGO_SETTINGS_MODULE": "kvaudit.settings",
+    "SECRET_KEY": "only-for-tests-0123456789-abcdefghijklmnopqrstuvwxyz-ABCDEF",
+    "ENCRYPTION_KEY": "dGVzdHMtb25seS10ZXN0cy1vbmx5LXRlc3RzLW9ubHk=",
+    "ALLOWED_HOSTS": "127.0.0.1,localhost,testserver",
+    "KVAUDIT_BASE_URL": "http://testserver",
+    "DATABASE_URL": _cluster.url(),
+    "DATABASE_OWNER_URL": _cluster.url(),
+    "BROKER_URL": f"redis+socket://{_state}/valkey-not-started.sock",
+    "EMAIL_BACKEND": "django.core.mail.backends.locmem.EmailBackend",
+    "STATIC_ROOT": str(_state / "static"),
+    "LOG_LEVEL": "WARNING",
+}
+# What the shell of whoever runs the tests holds for a kvaudit of their own must not reach ours.
+_NOT_OURS = (
     "ENCRYPTION_KEYS",
     "DEBUG",
     "METRICS_TOKEN",
+    "BEAT_SECONDS",
+    "TRUST_PROXY_HEADERS",
+    "CSRF_TRUSTED_ORIGINS",
+)
+for _name in (
+    *_VARIABLES,
+    *_NOT_OURS,
+    "KVAUDIT_STATE",
+    "KVAUDIT_PORT",
+    "KVAUDIT_HOST",
+    "KVAUDIT_ADMIN_PASSWORD",
 ):
     os.environ.pop(_name, None)
+    os.environ.pop(f"{_name}_FILE", None)
+os.environ.update(_VARIABLES)
 
 
 def pytest_configure(config: pytest.Config) -> None:
