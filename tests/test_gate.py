@@ -506,3 +506,21 @@ def test_no_tls_context_is_built_for_plain_http(serve: Any) -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.splitlines()[-1] == "1"
+
+
+@pytest.mark.parametrize(("seen", "code"), [(True, 0), (False, 2), (None, 2), ("yes", 2)])
+def test_an_edge_limit_stands_for_the_context_only_when_the_server_saw_it_refusing(
+    gate: Any, serve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, seen: Any, code: int
+) -> None:
+    monkeypatch.setenv("KVAUDIT_TOKEN", "api-token-123")
+    flags = pair(serve, pool=681_280, version="0.5.22")
+    nodes = [flag.partition("=") for flag in flags if "=" in flag]
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(
+        "schema: kvaudit.fleet/1\ndeployments:\n  - slug: glm\n    engine: sglang\n    edge_limit: 500000\n    nodes:\n"
+        + "".join(f"      - {{name: {role}, role: {role}, url: '{url}'}}\n" for role, _, url in nodes)
+    )
+    record = Record(servers.answer({"verdict": "pass", "summary": "Fine.", "edge_limit_seen_refusing": seen}))
+    asked = ("--server", serve(record), "--deployment", "glm", "--token-env", "KVAUDIT_TOKEN")
+    run = gate("--target", str(fleet), *asked)
+    assert run.code == code, run.out

@@ -7,12 +7,13 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from kvaudit import checks as registry
 from kvaudit import report, runner
 from kvaudit.checks import PASSIVE
-from kvaudit.checks.contract import NodeSeen
+from kvaudit.checks.contract import Audit, History, NodeSeen
 from kvaudit.commands import arguments as flags
 from kvaudit.commands.given import chosen
 from kvaudit.targets import Target
@@ -108,11 +109,34 @@ async def _gate(
     from kvaudit.commands.consult import ask
 
     answer = await ask(consult, document)
+    if answer.body.get("edge_limit_seen_refusing") is True:
+        outcomes = [await _with_edge_seen(outcome) for outcome in outcomes]
+        results = [result for outcome in outcomes for result in outcome.results]
+        document = report.build(slug, nodes, results)
+        verdict = Verdict.parse(document["verdict"])
     final = worse(verdict, answer.verdict)
     document.update(verdict=final.value, exit_code=final.exit_code, history=answer.as_report())
     if answer.verdict is not Verdict.PASS and final is not verdict:
         return document, f"{final.value.upper()} history: {answer.summary}"
     return document, report.line(final, results, f"History: {answer.summary}")
+
+
+async def _with_edge_seen(outcome: Outcome) -> Outcome:
+    """The same readings, judged with what the server knows: the declared edge limit does refuse."""
+    target = outcome.target
+    if target.rules.edge_limit is None:
+        return outcome
+    pool = registry.get("pool")
+    audit = Audit(
+        deployment=target.slug,
+        nodes=outcome.nodes,
+        rules=target.rules,
+        history=History(edge_limit_seen_refusing=True),
+        complete=target.complete,
+        expected_roles=frozenset(node.role for node in target.nodes if node.role),
+    )
+    again = pool.judge(await pool.observe(audit), audit)
+    return replace(outcome, results=tuple(again if one.check == "pool" else one for one in outcome.results))
 
 
 async def audited(target: Target, checks: Sequence[str], *, seconds: float, wait: float = 0.0) -> Outcome:
