@@ -20,6 +20,9 @@ from tests.servers import background, hanging, payload, sglang_node
 GOOD = json.loads(payload("sglang/server_info-single-0.5.22.json"))
 
 
+RUNNING = "SELECT count(*) FROM audits_run WHERE state = 'running'"
+
+
 def small_pool():
     """The same node with a pool below its context: it must fail."""
     return json.loads(json.dumps(GOOD).replace(str(GOOD["max_total_num_tokens"]), "1000"))
@@ -39,7 +42,8 @@ def fleet():
 
 
 def audited_while_killing(house, deployments, *, interval, seconds, kills):
-    """Let beat audit for ``seconds``; ``kills`` are (at second, what). Returns {slug: deployment id}."""
+    """Let beat audit for ``seconds``; ``kills`` are (not before second, what), each while runs are
+    under way. Returns {slug: deployment id}."""
     house.start_worker()
     house.start_beat()
     made = house.furnish(deployments=deployments, interval=interval, budget_seconds=3)
@@ -47,6 +51,7 @@ def audited_while_killing(house, deployments, *, interval, seconds, kills):
     back = {"worker": house.start_worker, "postgres": house.start_database, "valkey": house.start_broker}
     for at, what in kills:
         time.sleep(max(0.0, began + at - time.monotonic()))
+        house.until(lambda: house.one(RUNNING), "a run is under way", seconds=2 * interval + 30)
         house.kill(what)
         back[what]()
     time.sleep(max(0.0, began + seconds - time.monotonic()))
@@ -125,6 +130,7 @@ def test_every_slot_once_through_a_death_of_each(fleet):
         spent = check(house, made, 2)
     finally:
         house.close()
+    print(spent)
     assert spent["rows"] >= 20 * 8
 
 
