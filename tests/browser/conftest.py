@@ -25,7 +25,9 @@ PASSWORD = "browser-tests-only-1"
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if not os.path.exists(CHROMIUM):
-        pytest.skip("Chromium is not installed: apt-get install chromium, or name a browser in KVAUDIT_CHROMIUM")
+        pytest.skip(
+            "Chromium is not installed: apt-get install chromium, or name a browser in KVAUDIT_CHROMIUM"
+        )
     from playwright.sync_api import sync_playwright
 
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
