@@ -20,13 +20,14 @@ class Size:
     prefill_pool: int
     decode_pool: int
     durations: Durations
+    waiting_timeout: float  # seconds decode waits for a transfer; the real engine's is 300
 
 
 SCALES: dict[str, Size] = {
     # the incident's ratio of pool to context at an eighth of a thousandth of its cost
-    "small": Size(16, 8_192, 5_328, 11_040, Durations()),
+    "small": Size(16, 8_192, 5_328, 11_040, Durations(), 2.0),
     # the incident at its true size; a prefill of the whole context takes about three seconds
-    "incident": Size(64, 1_048_576, 681_280, 1_412_544, Durations(b=1e-6, c=1e-12, decode_token=2e-4)),
+    "incident": Size(64, 1_048_576, 681_280, 1_412_544, Durations(b=1e-6, c=1e-12, decode_token=2e-4), 30.0),
 }
 
 ENLARGED_POOL = {"small": 16_384, "incident": 2_040_000}
@@ -70,7 +71,7 @@ class LabConfig:
         LabTenant("tenant-b", "sk-lab-tenant-b"),
     )
     chunk_pages: int = 64  # pages per write of the transfer engine
-    waiting_timeout: float = 2.0  # seconds decode waits for a transfer; the real engine's is 300
+    waiting_timeout: float | None = None  # seconds; the scale's when None
     timing: Durations | None = None  # the scale's when None
     time_scale: float | None = None
     seed: int = 0
@@ -86,6 +87,11 @@ class LabConfig:
     @property
     def context_tokens(self) -> int:
         return self.context or self.size.context
+
+    @property
+    def waits(self) -> float:
+        """Seconds that decode waits for a transfer."""
+        return self.size.waiting_timeout if self.waiting_timeout is None else self.waiting_timeout
 
     @property
     def durations(self) -> Durations:

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvaudit.lab.pool import Keys, KVPool, Pages, Tokens
 
@@ -30,14 +31,18 @@ class CachedPage:
     children: int = 0
 
 
+HostPage = tuple[Keys, Tokens, NDArray[np.int32]]
+"""A copy of a page in the second tier: keys, tokens, writers."""
+
+
 @dataclass(slots=True)
 class Match:
     """The longest cached prefix: its pages (locked until `PrefixCache.unlock`), and the pages that
-    wait in the second tier, to be copied into fresh pages by `PrefixCache.load`."""
+    the second tier holds, to be copied into fresh pages by `PrefixCache.load`."""
 
     hashes: list[bytes]
     pages: Pages
-    host: list[bytes]
+    host: list[HostPage]
 
 
 class PrefixCache:
@@ -46,7 +51,7 @@ class PrefixCache:
     def __init__(self, pool: KVPool, faults: Faults, *, enabled: bool, host_pages: int = 0) -> None:
         self.pool, self.faults, self.enabled, self.host_pages = pool, faults, enabled, host_pages
         self._pages: OrderedDict[bytes, CachedPage] = OrderedDict()  # oldest first
-        self._host: OrderedDict[bytes, tuple[Keys, Tokens, np.ndarray]] = OrderedDict()
+        self._host: OrderedDict[bytes, HostPage] = OrderedDict()
         self.hits = self.queries = self.evicted = 0  # tokens
 
     @property
@@ -79,26 +84,23 @@ class PrefixCache:
         for each in reversed(hashes):  # the root becomes the youngest: leaves go first
             self._pages[each].users += 1
             self._pages.move_to_end(each)
-        host: list[bytes] = []
+        host: list[HostPage] = []
         if self.host_pages:
             chain = self.chain(usable, self.faults.tier_namespace(salt))
             for number, key in enumerate(chain):
                 if number >= len(hashes):
                     if key not in self._host:
                         break
-                    host.append(key)
+                    host.append(self._host[key])
+                    self._host.move_to_end(key)
         pages = np.fromiter((self._pages[each].page for each in hashes), np.int32, len(hashes))
         self.hits += (len(hashes) + len(host)) * self.pool.page_size
         return Match(hashes, pages, host)
 
     def load(self, match: Match, pages: Pages) -> None:
         """Copy the second tier's part of ``match`` into ``pages``."""
-        for key, page in zip(match.host, pages, strict=True):
-            kept = self._host.get(key)
-            if kept is None:
-                raise LookupError("the second tier dropped a page between match and load")
+        for kept, page in zip(match.host, pages, strict=True):
             self.pool.keys[page], self.pool.tokens[page], self.pool.writers[page] = kept
-            self._host.move_to_end(key)
 
     def unlock(self, match: Match) -> None:
         for each in match.hashes:

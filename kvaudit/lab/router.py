@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
 import orjson
@@ -121,9 +120,13 @@ class Router:
         second = asyncio.ensure_future(decode.answer(path, body))
         try:
             answer = await second
+            refused = await first  # both heads; decode's stream has nothing to say before prefill is done
             if isinstance(answer, StreamingResponse):
-                return base.event_stream(_with_leg(answer.body_iterator, first))
-            refused = await first
+                frames: Any = answer.body_iterator
+                if refused.status_code < 400:
+                    return answer
+                await frames.aclose()
+                return _prefill_error(refused)
         except BaseException:
             for leg in (first, second):
                 leg.cancel()
@@ -132,9 +135,7 @@ class Router:
         if answer.status_code >= 400:
             return answer
         if refused.status_code >= 400:
-            message = f"Prefill server error ({refused.status_code}): {bytes(refused.body).decode()}"
-            error = {"type": "Bad Request", "code": "prefill_bad_request", "message": message}
-            return base.json_response({"error": error}, refused.status_code)
+            return _prefill_error(refused)
         return answer
 
     def workers(self) -> dict[str, Any]:
@@ -220,13 +221,8 @@ class Router:
             return self.faces[0].error("/v1/completions", refused.message, refused.status)
 
 
-async def _with_leg(frames: Any, leg: asyncio.Future[Response]) -> AsyncIterator[bytes]:
-    """Pass decode's stream on; when the client leaves, the prefill leg goes too."""
-    try:
-        async for frame in frames:
-            yield frame
-    finally:
-        await frames.aclose()
-        if not leg.done():
-            leg.cancel()
-        await asyncio.gather(leg, return_exceptions=True)
+def _prefill_error(refused: Response) -> Response:
+    """SMG's answer when decode is well and prefill is not: a stream never begins."""
+    message = f"Prefill server error ({refused.status_code}): {bytes(refused.body).decode()}"
+    error = {"type": "Bad Request", "code": "prefill_bad_request", "message": message}
+    return base.json_response({"error": error}, refused.status_code)

@@ -172,7 +172,7 @@ class PrefillNode(Node):
 
     async def _bootstrap(self, request: Request, room: Room) -> bool:
         """Wait until the decode leg has reserved pages; False when it will not."""
-        limit = self.config.waiting_timeout
+        limit = self.config.waits
         async with self.stage("prefill_bootstrap"):
             await asyncio.wait({room.destination}, timeout=limit)
         if room.destination.done() and not room.destination.cancelled():
@@ -249,7 +249,7 @@ class DecodeNode(Node):
                 self._give_back(room, self.faults.pages_freed_after_refusal(pages) if refused else pages)
 
     async def _bell(self, room: Room) -> Handoff:
-        limit = self.config.waiting_timeout
+        limit = self.config.waits
         try:
             async with asyncio.timeout(limit if not room.writing else None):
                 return await asyncio.shield(room.handoff)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvaudit.lab.faults.base import Faults
 from kvaudit.lab.node import Node, Row
@@ -61,7 +62,7 @@ class Snapshot:
 
     keys: Keys
     tokens: Tokens
-    writers: np.ndarray
+    writers: NDArray[np.int32]
     context: list[int]
     last: int
 
