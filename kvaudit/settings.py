@@ -152,8 +152,14 @@ CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [NONE],
         "script-src": [SELF],
-        "style-src": [SELF],
-        "img-src": [SELF, "data:"],
+        # plotly adds two style elements: an empty one, whose rules go in through the object model, and one
+        # of its map library. Their hashes are computed anew by tests/web/test_plotly_assets.py.
+        "style-src": [
+            SELF,
+            "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
+            "'sha256-ji27qzEtxXZW+7dun6UwjHXJ18e6WAin1VvNtkzIE/o='",
+        ],
+        "img-src": [SELF, "data:", "blob:"],  # blob: a figure saved as a picture
         "connect-src": [SELF],
         "font-src": [SELF],
         "base-uri": [NONE],
@@ -167,6 +173,11 @@ CONTENT_SECURITY_POLICY = {
 STATIC_URL = "/static/"
 STATIC_ROOT = Path(_env.text("STATIC_ROOT", str(BASE_DIR / "var" / "static")))
 STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "kvaudit.web.plotly_assets.PlotlyFinder",
+]
 # Brotli at its best takes 15 s; over loopback, where `kvaudit up` serves, it gains nothing.
 _static_storage = (
     "whitenoise.storage.CompressedManifestStaticFilesStorage"
