@@ -3,6 +3,7 @@ a reading shows its source, a list of objects becomes a table, an object a list 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -65,6 +66,11 @@ def readable(measures: Mapping[str, Any]) -> list[Measure]:
     return sorted(found, key=lambda measure: measure.wide)
 
 
+def stored(measures: Mapping[str, Any]) -> str:
+    """The measures as they are kept, as JSON to read."""
+    return json.dumps(measures, indent=2, sort_keys=True, ensure_ascii=False, default=str)
+
+
 def label(name: str) -> str:
     return _LABELS.get(name) or name.replace("_", " ").strip().capitalize() or "(no name)"
 
@@ -105,8 +111,20 @@ def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 def _cell(value: Any) -> str | list[str]:
     if _is_list(value) and any(isinstance(item, (Mapping, list)) or " " in str(item) for item in value):
-        return [text(item) for item in value[:MOST_ROWS]]
+        return [_entry(item) for item in value[:MOST_ROWS]]
     return text(value)
+
+
+def _entry(item: Any) -> str:
+    """A named thing within a cell by its name and what it came to; its other fields are in the JSON."""
+    if isinstance(item, Mapping) and "id" in item and "title" in item:
+        came_to = [text(item[name]) for name in ("outcome", "severity") if item.get(name)]
+        return f"{item['id']}{_in_brackets(came_to)}: {item['title']}"
+    return text(item)
+
+
+def _in_brackets(words: Sequence[str]) -> str:
+    return f" ({', '.join(words)})" if words else ""
 
 
 def text(value: Any) -> str:

@@ -11,7 +11,7 @@ from kvaudit.audits.outcome import counting
 from kvaudit.verdict import Verdict
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
-from kvaudit.web.tables.measures import Measure, readable
+from kvaudit.web.tables.measures import Measure, readable, stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class ResultBlock:
     title: str
     measures: Sequence[Measure]
     bar: PoolBar | None
+    stored: str  # the measures as JSON
     evidence: Sequence[EvidenceLine]
 
 
@@ -95,6 +96,7 @@ def _block(result: Result, kept: set[str]) -> ResultBlock:
         title=checks.title(result.check_id),
         measures=readable(measures),
         bar=from_measures(measures) if result.check_id == "pool" else None,
+        stored=stored(measures),
         evidence=[
             EvidenceLine(
                 kind=str(each.get("kind", "")),
