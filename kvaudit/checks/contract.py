@@ -66,6 +66,8 @@ class History:
     gate_completed_at: datetime | None = None  # pool, version, rejection, canary all completed since then
     gate_expired: bool = False
     previous: Mapping[str, Fingerprint] = field(default_factory=dict)  # node name -> last significant
+    pool_use_after: Sequence[float] = ()  # measure pool_use_after of earlier rejection runs, oldest first
+    prefill_residuals: Sequence[float] = ()  # measure median_residual since the last change, oldest first
 
 
 Asker = Callable[[str, str], Awaitable["Anonymous"]]
