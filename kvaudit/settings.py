@@ -77,6 +77,7 @@ INSTALLED_APPS = [
     "kvaudit.fleet",
     "kvaudit.notify",
     "kvaudit.audits",
+    "kvaudit.checklists",
     "kvaudit.web",
     "kvaudit.api",
     "kvaudit.ops",

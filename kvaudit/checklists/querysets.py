@@ -1,0 +1,184 @@
+"""Reads of checklists. `AssessedQuerySet.standings` is the one place where it is computed how items
+stand: pages, API, exports and daily counts all ask there, for now and for any past moment."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from django.db import models
+from django.db.models import OuterRef, Q, Subquery
+from django.utils import timezone
+
+from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
+from kvaudit.checklists.standing import COLUMNS, Cell, Matrix, Row, Says, stand
+from kvaudit.fleet.intervals import IntervalQuerySet
+from kvaudit.fleet.querysets import DeploymentQuerySet
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from kvaudit.accounts.models import User
+    from kvaudit.checklists.models import Attestation, DailyCount, OwnItem, Waiver  # noqa: F401
+    from kvaudit.fleet.models import Deployment
+
+Scoped = TypeVar("Scoped", bound=models.Model, covariant=True)
+
+
+class AssessedQuerySet(DeploymentQuerySet):
+    def existing(self, moment: datetime | None = None) -> Self:
+        """Deployments that were known and not retired at a moment (default: now)."""
+        when = timezone.now() if moment is None else moment
+        return self.filter(Q(retired_at=None) | Q(retired_at__gt=when), created_at__lte=when)
+
+    def standings(self, *, moment: datetime | None = None) -> Matrix:
+        """How every item stands for these deployments, now or at a past moment. Six queries, seven
+        where an item is only for one mode of serving, however many deployments."""
+        from kvaudit.audits.models import CheckState, Overdue
+        from kvaudit.checklists.models import Attestation, OwnItem, Waiver
+
+        when = timezone.now() if moment is None else moment
+        deployments = list(self.select_related("team"))
+        ids = [each.pk for each in deployments]
+        teams = {each.team_id for each in deployments}
+        own: dict[int, list[Item]] = defaultdict(list)
+        for row in OwnItem.objects.at(when).filter(team_id__in=teams).order_by("key", "team_id"):
+            own[row.team_id].append(row.as_item())
+        common = shipped(when).items
+        said = _said(CheckState.objects.as_of(moment).filter(deployment_id__in=ids))
+        attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams))
+        waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams))
+        late: dict[int, datetime] = {}
+        for pk, since in Overdue.objects.at(when).filter(deployment_id__in=ids).values_list(
+            "deployment_id", "since"
+        ):
+            late[pk] = min(since, late.get(pk, since))
+        every = [*common, *(item for items in own.values() for item in items)]
+        modes = _modes(ids, moment) if any(item.applies_to for item in every) else {}
+        rows = []
+        for each in deployments:
+            here = said.get(each.pk, {})
+            cells: dict[str, Cell] = {}
+            for item in (*common, *own.get(each.team_id, ())):
+                cells[item.key] = stand(
+                    item,
+                    here,
+                    when,
+                    created_at=each.created_at,
+                    attestation=attested.of(each, item.key),
+                    waiver=waived.of(each, item.key),
+                    mode=modes.get(each.pk, ""),
+                )
+            rows.append(Row(each, cells, late.get(each.pk)))
+        return Matrix(when, every, rows)
+
+
+def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
+    """Deployment -> check -> its states: tuples, since a fleet has thousands."""
+    found: dict[int, dict[str, list[Says]]] = {}
+    for says in map(Says._make, states.order_by("check_id", "node_id").values_list(*COLUMNS)):
+        found.setdefault(says.deployment_id, {}).setdefault(says.check, []).append(says)
+    return found
+
+
+class _Claims:
+    """Claims in force by scope and item; the deployment's own goes before its team's."""
+
+    def __init__(self, rows: Iterable[Any]) -> None:
+        self._by: dict[tuple[str, int, str], Any] = {}
+        for row in rows:
+            scope = ("deployment", row.deployment_id) if row.deployment_id else ("team", row.team_id)
+            self._by[(*scope, row.item)] = row
+
+    def of(self, deployment: Deployment, key: str) -> Any:
+        if not self._by:
+            return None
+        mine = self._by.get(("deployment", deployment.pk, key))
+        return mine if mine is not None else self._by.get(("team", deployment.team_id, key))
+
+
+def _modes(ids: Sequence[int], moment: datetime | None) -> Mapping[int, str]:
+    """Deployment -> disaggregated or unified, from the declared roles of its nodes, else from the
+    roles that were read. A deployment with a node of unknown role is in neither unless another node
+    is prefill or decode."""
+    from kvaudit.fleet.models import Node, NodeSnapshot
+
+    nodes = Node.objects.current() if moment is None else Node.objects.at(moment)
+    read = NodeSnapshot.objects.filter(node=OuterRef("pk"))
+    if moment is not None:
+        read = read.filter(first_seen__lte=moment)
+    latest = Subquery(read.order_by("-first_seen", "-pk").values("role")[:1])
+    roles: dict[int, set[str]] = defaultdict(set)
+    for pk, declared, seen in (
+        nodes.filter(deployment_id__in=ids)
+        .order_by()
+        .annotate(read_role=latest)
+        .values_list("deployment_id", "role", "read_role")
+    ):
+        roles[pk].add(declared or seen or "")
+    found = {}
+    for pk, names in roles.items():
+        if names & {"prefill", "decode"}:
+            found[pk] = DISAGGREGATED
+        elif names == {"unified"}:
+            found[pk] = UNIFIED
+    return found
+
+
+class OwnItemQuerySet(IntervalQuerySet["OwnItem"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Items of the teams that the user sees."""
+        from kvaudit.accounts.models import Team
+
+        return self.filter(team__in=Team.objects.visible_to(user))
+
+
+class ScopedQuerySet(models.QuerySet[Scoped]):
+    """Rows of one deployment, or of all deployments of a team."""
+
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Rows whose deployment or team the user sees."""
+        from kvaudit.accounts.models import Team
+        from kvaudit.fleet.models import Deployment
+
+        return self.filter(
+            Q(deployment__in=Deployment.objects.visible_to(user)) | Q(team__in=Team.objects.visible_to(user))
+        )
+
+    def concerning(self, deployments: Iterable[int], teams: Iterable[int]) -> Self:
+        return self.filter(Q(deployment_id__in=list(deployments)) | Q(team_id__in=list(teams)))
+
+    def of(self, deployment: Deployment, item: str) -> Self:
+        """Everything ever said about this item of this deployment, its team's included; newest first."""
+        return self.filter(Q(deployment=deployment) | Q(team=deployment.team_id), item=item)
+
+    def in_force(self, moment: datetime | None = None) -> Self:
+        """Those that held at a moment (default: now): begun, not closed, not expired."""
+        when = timezone.now() if moment is None else moment
+        return self.filter(
+            Q(valid_to=None) | Q(valid_to__gt=when), valid_from__lte=when, expires_at__gt=when
+        )
+
+    def ending(self, now: datetime, before: datetime) -> Self:
+        """In force now and over before ``before``; soonest first."""
+        return self.in_force(now).filter(expires_at__lte=before).order_by("expires_at", "pk")
+
+
+class AttestationQuerySet(ScopedQuerySet["Attestation"]):
+    pass
+
+
+class WaiverQuerySet(ScopedQuerySet["Waiver"]):
+    def pending(self, moment: datetime | None = None) -> Self:
+        """Asked for, not decided, and not over before it began."""
+        when = timezone.now() if moment is None else moment
+        return self.filter(decision="pending", expires_at__gt=when)
+
+
+class DailyCountQuerySet(models.QuerySet["DailyCount"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        from kvaudit.accounts.models import Team
+
+        return self.filter(team__in=Team.objects.visible_to(user))
