@@ -32,8 +32,23 @@ def sse(document: Any) -> bytes:
 DONE = b"data: [DONE]\n\n"
 
 
-def event_stream(frames: AsyncIterator[bytes]) -> StreamingResponse:
-    return StreamingResponse(frames, media_type="text/event-stream")
+class EventStream(StreamingResponse):
+    """Server-sent events; ``leave`` is called when the answer ends, however it ends, even when
+    nobody has read the first frame."""
+
+    def __init__(self, frames: AsyncIterator[bytes], leave: Callable[[], None] | None = None) -> None:
+        super().__init__(frames, media_type="text/event-stream")
+        self._leave = leave
+
+    def leave(self) -> None:
+        if self._leave is not None:
+            self._leave()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.leave()
 
 
 async def body_of(http: HTTPRequest) -> dict[str, Any]:

@@ -83,11 +83,11 @@ class SGLangFace:
             leg = start(self.node, call)
         except Refused as refused:
             if streamed and (path == GENERATE or self.node.faults.streams_every_refusal()):
-                return base.event_stream(self._refused_frames(path, refused.message))
+                return base.EventStream(self._refused_frames(path, refused.message))
             return self.error(path, refused.message, refused.status)
         if streamed:
             frames = self._generate_frames(leg) if path == GENERATE else self._openai_frames(path, body, leg)
-            return base.event_stream(frames)
+            return base.EventStream(frames, leg.cancel)
         async with leg:
             await leg.ended()
         ended = leg.request.finished_reason

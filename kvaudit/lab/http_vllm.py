@@ -76,10 +76,10 @@ class VLLMFace:
             leg = start(self.node, self.parse(path, body))
         except Refused as refused:
             if streamed and self.node.faults.streams_every_refusal():
-                return base.event_stream(self._error_frames(refused.message, refused.status, refused.param))
+                return base.EventStream(self._error_frames(refused.message, refused.status, refused.param))
             return self.error(path, refused.message, refused.status, refused.param)
         if streamed:
-            return base.event_stream(self._frames(path, body, leg))
+            return base.EventStream(self._frames(path, body, leg), leg.cancel)
         async with leg:
             await leg.ended()
         ended = leg.request.finished_reason

@@ -121,16 +121,17 @@ class Router:
         try:
             answer = await second
             refused = await first  # both heads; decode's stream has nothing to say before prefill is done
-            if isinstance(answer, StreamingResponse):
-                frames: Any = answer.body_iterator
+            if isinstance(answer, base.EventStream):
                 if refused.status_code < 400:
                     return answer
-                await frames.aclose()
+                answer.leave()
                 return _prefill_error(refused)
         except BaseException:
             for leg in (first, second):
                 leg.cancel()
-            await asyncio.gather(first, second, return_exceptions=True)
+            for made in await asyncio.gather(first, second, return_exceptions=True):
+                if isinstance(made, base.EventStream):
+                    made.leave()
             raise
         if answer.status_code >= 400:
             return answer

@@ -39,6 +39,14 @@ def listen(port: int = 0) -> socket.socket:
     return sock
 
 
+def _near(port: int) -> socket.socket:
+    """A socket on the wished port, or on any when it is taken."""
+    try:
+        return listen(port)
+    except OSError:
+        return listen(0)
+
+
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Any:  # the lab stops all its servers itself
@@ -52,6 +60,7 @@ class Running:
     deployment: Deployment
     entry: str
     node_urls: list[str]
+    ports: list[int]
     servers: list[_Server] = field(default_factory=list)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -65,19 +74,23 @@ class Running:
         await self.deployment.stop()
 
 
-async def serve(config: LabConfig, faults: Sequence[str] = (), port: int = 0) -> Running:
-    """Start a deployment: the router on ``port`` (0 = any), each node on a port of its own. Returns
-    when all of them accept connections."""
+async def serve(
+    config: LabConfig, faults: Sequence[str] = (), port: int = 0, *, ports: Sequence[int] = ()
+) -> Running:
+    """Start a deployment: the router on ``port`` (0 = any), each node on a port of its own; ``ports``
+    are wished for, router first, and left where somebody else has them. Returns when all of them
+    accept connections."""
     from threadpoolctl import threadpool_limits
 
     threadpool_limits(limits=1)
     deployment = Deployment(config, faults)
-    sockets = [listen(port if number == 0 else 0) for number in range(1 + len(deployment.nodes))]
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for face, number in zip(deployment.faces, ports[1:], strict=True):
+    wished = [*ports, *[0] * (1 + len(deployment.nodes))][: 1 + len(deployment.nodes)]
+    sockets = [listen(port) if port and not number else _near(each) for number, each in enumerate(wished)]
+    taken = [sock.getsockname()[1] for sock in sockets]
+    for face, number in zip(deployment.faces, taken[1:], strict=True):
         face.port = number
-    urls = [f"http://{HOST}:{number}" for number in ports]
-    running = Running(deployment, urls[0], urls[1:])
+    urls = [f"http://{HOST}:{number}" for number in taken]
+    running = Running(deployment, urls[0], urls[1:], taken)
     for (_, application), sock in zip(deployment.applications(), sockets, strict=True):
         running.servers.append(_uvicorn(application))
         running.tasks.append(asyncio.ensure_future(running.servers[-1].serve([sock])))

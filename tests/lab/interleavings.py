@@ -120,7 +120,7 @@ async def _ask(deployment: Deployment, tenant: str, body: dict[str, Any]) -> Any
     try:
         return answer.status_code, b"".join([frame async for frame in frames])
     finally:
-        await frames.aclose()
+        answer.leave()
 
 
 def run(

@@ -33,7 +33,7 @@ def test_a_correct_engine_reads_only_what_the_request_wrote(config, block):
         for node in deployment.nodes:
             assert node.idle, f"seed {seed}: {node.role} still holds pages or requests"
     assert {200, 400} <= statuses, "the lives were too quiet to prove anything"
-    assert config.waiting_timeout > 0.01 or 500 in statuses, "nobody timed out"
+    assert config.waits > 0.01 or 500 in statuses, "nobody timed out"
 
 
 LEAKS = {
