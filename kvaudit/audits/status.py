@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.utils import timezone
 
@@ -94,6 +95,12 @@ class DeploymentStatus:
         return max(known) if self.verdict is Verdict.PASS else min(known)
 
 
+_FIELDS = (
+    "deployment_id", "node_id", "check_id", "verdict", "warn", "severity", "summary", "since", "last_confirmed",
+    "expires_at", "expired_by", "run_id", "result_id",
+)  # fmt: skip
+
+
 def statuses(
     deployments: Iterable[Deployment], *, moment: datetime | None = None
 ) -> dict[int, DeploymentStatus]:
@@ -104,8 +111,10 @@ def statuses(
     wanted = list(deployments)
     when = timezone.now() if moment is None else moment
     planned = planned_checks(wanted, moment=moment)
-    by_deployment: dict[int, list[CheckState]] = {each.pk: [] for each in wanted}
-    for state in CheckState.objects.as_of(moment).filter(deployment__in=by_deployment):
+    by_deployment: dict[int, list[Any]] = {each.pk: [] for each in wanted}
+    # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.
+    states = CheckState.objects.as_of(moment).filter(deployment__in=by_deployment)
+    for state in states.values_list(*_FIELDS, named=True):
         by_deployment[state.deployment_id].append(state)
     late = _overdue(by_deployment, when)
     return {
@@ -122,14 +131,20 @@ def planned_checks(
     deployments: Iterable[Deployment], *, moment: datetime | None = None
 ) -> dict[int, set[str]]:
     """Deployment id -> checks that some enabled plan runs on it. Two queries."""
-    wanted = list(deployments)
-    planned: dict[int, set[str]] = {each.pk: set() for each in wanted}
+    wanted = {each.pk: each for each in deployments}
+    planned: dict[int, set[str]] = {pk: set() for pk in wanted}
     plans = Plan.objects.enabled() if moment is None else Plan.objects.at(moment).filter(enabled=True)
-    for plan in plans.prefetch_related("deployments"):
-        explicit = {each.pk for each in plan.deployments.all()}
-        for each in wanted:
-            if each.pk in explicit or plan.matches(each):
-                planned[each.pk].update(plan.checks)
+    checks_of: dict[int, list[str]] = {}
+    for plan in plans:
+        checks_of[plan.pk] = plan.checks
+        if plan.team_id is not None or plan.engine:
+            for pk, each in wanted.items():
+                if plan.matches(each):
+                    planned[pk].update(plan.checks)
+    # Every deployment has plans of its own: who asks each plan about each deployment asks millions of times.
+    named = Plan.deployments.through._default_manager.filter(plan__in=checks_of, deployment__in=wanted)
+    for plan_id, deployment_id in named.values_list("plan_id", "deployment_id"):
+        planned[deployment_id].update(checks_of[plan_id])
     return planned
 
 
@@ -144,7 +159,7 @@ def _overdue(deployments: Iterable[int], when: datetime) -> dict[int, datetime]:
 def _status(
     deployment: Deployment,
     when: datetime,
-    states: Sequence[CheckState],
+    states: Sequence[Any],  # rows of `_FIELDS`
     planned: set[str],
     overdue_since: datetime | None,
 ) -> DeploymentStatus:
@@ -170,7 +185,7 @@ def _status(
     )
 
 
-def _now(state: CheckState, when: datetime, *, required: bool) -> CheckNow:
+def _now(state: Any, when: datetime, *, required: bool) -> CheckNow:
     expired = state.expires_at <= when
     said = Verdict.parse(state.verdict)
     return CheckNow(
