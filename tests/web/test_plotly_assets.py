@@ -18,7 +18,12 @@ def test_the_policy_names_what_the_pinned_script_adds():
 
 def test_only_the_script_of_the_package_is_served():
     assert finders.find("plotly/plotly.min.js") == str(plotly_assets.folder() / plotly_assets.NAME)
-    for path in ("plotly/widgetbundle.js", "plotly/datasets/iris.csv.gz", "plotly/../plotly.min.js", "plotly.min.js"):
+    for path in (
+        "plotly/widgetbundle.js",
+        "plotly/datasets/iris.csv.gz",
+        "plotly/../plotly.min.js",
+        "plotly.min.js",
+    ):
         assert finders.find(path) is None, path
     ours = [
         path

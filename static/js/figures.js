@@ -1,0 +1,233 @@
+// Draws every figure of a page: <figure data-figure="address of its JSON"> with a [data-plot] inside.
+// Colours are names of CSS tokens in the JSON and become colours here, anew when the scheme changes.
+// Tools and keys: zoom, pan, from mark to mark, Enter opens. The table below says the same without any of it.
+"use strict";
+
+(() => {
+  const CONFIG = {
+    displaylogo: false,
+    showSendToCloud: false, // version 4 would upload the figure by default
+    displayModeBar: false, // the tools below have words and are reached by Tab
+    responsive: true,
+    doubleClick: "reset",
+  };
+  const TEXTS = new Set(["x", "y", "text", "hovertext", "customdata", "ticktext", "tickvals"]);
+  const TOKEN = /^(--[a-z-]+)(?:\/(0?\.\d+|1))?$/;
+  const figures = [];
+
+  const colour = (value, style) => {
+    const [, name, opacity] = TOKEN.exec(value);
+    const found = style.getPropertyValue(name).trim();
+    const hex = /^#([0-9a-f]{3}|[0-9a-f]{6})$/i.exec(found)?.[1];
+    if (!opacity || !hex) return found;
+    const full = hex.length === 3 ? [...hex].map((digit) => digit + digit).join("") : hex;
+    const parts = [0, 2, 4].map((at) => parseInt(full.slice(at, at + 2), 16));
+    return `rgba(${parts.join(",")},${opacity})`;
+  };
+
+  // A copy in which every token is a colour; texts and coordinates stay as they are.
+  const coloured = (value, style) => {
+    if (typeof value === "string") return TOKEN.test(value) ? colour(value, style) : value;
+    if (Array.isArray(value)) return value.map((each) => coloured(each, style));
+    if (value === null || typeof value !== "object") return value;
+    return Object.fromEntries(
+      Object.entries(value).map(([key, each]) => [key, TEXTS.has(key) ? each : coloured(each, style)]),
+    );
+  };
+
+  const resolved = (figure) => {
+    const style = getComputedStyle(document.documentElement);
+    const layout = coloured(figure.source.layout, style);
+    layout.autosize = true;
+    layout.uirevision = "kept"; // a redraw keeps the zoom
+    layout.font = { family: getComputedStyle(document.body).fontFamily, ...layout.font };
+    layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
+    return [coloured(figure.source.data, style), layout];
+  };
+
+  const draw = async (figure) => {
+    const [data, layout] = resolved(figure);
+    await Plotly.react(figure.plot, data, layout, CONFIG);
+  };
+
+  // Marks that lead somewhere, in order of x: [{curve, point, x, y, href, text}].
+  const marksOf = (source) => {
+    const marks = [];
+    source.data.forEach((trace, curve) => {
+      (trace.customdata ?? []).forEach((href, point) => {
+        if (!href) return;
+        const x = trace.x[point];
+        const text = Array.isArray(trace.hovertext) ? trace.hovertext[point] : trace.hovertext;
+        marks.push({ curve, point, at: typeof x === "number" ? x : Date.parse(x + "Z"), y: trace.y[point], href, text });
+      });
+    });
+    return marks.sort((one, other) => one.at - other.at);
+  };
+
+  const plain = (text) =>
+    new DOMParser().parseFromString(String(text ?? "").replaceAll("<br>", ". "), "text/html").body.textContent;
+
+  // Only addresses of this product: figures carry no others, and a slip must not become a way out.
+  const open = (href) => {
+    if (typeof href === "string" && /^\/(?!\/)/.test(href)) location.assign(href);
+  };
+
+  const range = (figure) => {
+    const axis = figure.plot._fullLayout.xaxis;
+    return axis.range.map((end) => axis.r2l(end)); // milliseconds of a date axis
+  };
+
+  const setRange = (figure, [from, to]) => {
+    const axis = figure.plot._fullLayout.xaxis;
+    return Plotly.relayout(figure.plot, { "xaxis.range": [axis.l2r(from), axis.l2r(to)] });
+  };
+
+  const zoom = (figure, factor) => {
+    const [from, to] = range(figure);
+    const held = figure.marks[figure.cursor]?.at;
+    const middle = held >= from && held <= to ? held : (from + to) / 2;
+    return setRange(figure, [middle - (middle - from) * factor, middle + (to - middle) * factor]);
+  };
+
+  const shift = (figure, part) => {
+    const [from, to] = range(figure);
+    const by = (to - from) * part;
+    return setRange(figure, [from + by, to + by]);
+  };
+
+  const all = (figure) => {
+    const given = figure.source.layout.xaxis?.range;
+    return Plotly.relayout(figure.plot, given ? { "xaxis.range": [...given] } : { "xaxis.autorange": true });
+  };
+
+  const picture = (figure) =>
+    Plotly.downloadImage(figure.plot, { format: "png", scale: 2, filename: figure.element.id });
+
+  const TOOLS = [
+    ["Earlier", "\u2190", (figure) => shift(figure, -0.5)],
+    ["Later", "\u2192", (figure) => shift(figure, 0.5)],
+    ["Zoom in", "+", (figure) => zoom(figure, 0.5)],
+    ["Zoom out", "\u2212", (figure) => zoom(figure, 2)],
+    ["Show everything", "All", all],
+    ["Save as a picture", "PNG", picture],
+  ];
+
+  const toolbar = (figure) => {
+    const bar = document.createElement("div");
+    bar.className = "figure-tools";
+    bar.setAttribute("role", "group");
+    bar.setAttribute("aria-label", `Tools of ${figure.element.getAttribute("aria-label")}`);
+    for (const [name, glyph, act] of TOOLS) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.title = name;
+      button.setAttribute("aria-label", name);
+      button.textContent = glyph;
+      button.addEventListener("click", () => act(figure));
+      bar.append(button);
+    }
+    return bar;
+  };
+
+  const hold = async (figure, index) => {
+    const mark = figure.marks[index];
+    if (!mark) return;
+    figure.cursor = index;
+    const [from, to] = range(figure);
+    if (mark.at < from || mark.at > to) {
+      const half = (to - from) / 2;
+      await setRange(figure, [mark.at - half, mark.at + half]);
+    }
+    Plotly.Fx.hover(figure.plot, [{ curveNumber: mark.curve, pointNumber: mark.point }]);
+    figure.status.textContent = plain(mark.text);
+  };
+
+  // The next mark in a direction of x; up and down go to the nearest mark of the lanes there.
+  const step = (figure, key) => {
+    const { marks, cursor } = figure;
+    if (cursor < 0) return marks.length - 1;
+    if (key === "ArrowLeft") return Math.max(0, cursor - 1);
+    if (key === "ArrowRight") return Math.min(marks.length - 1, cursor + 1);
+    const lanes = figure.plot._fullLayout.yaxis._categories ?? [];
+    const row = (mark) => (lanes.length ? lanes.indexOf(mark.y) : Number(mark.y));
+    const here = row(marks[cursor]);
+    const wanted = key === "ArrowUp" ? 1 : -1;
+    let best = cursor, least = Infinity;
+    marks.forEach((mark, index) => {
+      const rise = (row(mark) - here) * wanted;
+      if (rise <= 0) return;
+      const cost = rise * 1e15 + Math.abs(mark.at - marks[cursor].at);
+      if (cost < least) [best, least] = [index, cost];
+    });
+    return best;
+  };
+
+  const keyed = (figure, event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const { key } = event;
+    const moves = { Home: 0, End: figure.marks.length - 1 };
+    if (key.startsWith("Arrow") && figure.marks.length) hold(figure, step(figure, key));
+    else if (key.startsWith("Arrow")) shift(figure, { ArrowLeft: -0.25, ArrowRight: 0.25 }[key] ?? 0);
+    else if (key in moves) hold(figure, moves[key]);
+    else if (key === "+" || key === "=") zoom(figure, 0.5);
+    else if (key === "-") zoom(figure, 2);
+    else if (key === "0") all(figure);
+    else if (key === "Enter") open(figure.marks[figure.cursor]?.href);
+    else if (key === "Escape") Plotly.Fx.unhover(figure.plot);
+    else return;
+    event.preventDefault();
+  };
+
+  const ready = (figure) => {
+    const { plot, element } = figure;
+    figure.marks = marksOf(figure.source);
+    figure.cursor = -1;
+    figure.status = document.createElement("p");
+    figure.status.className = "vh";
+    figure.status.setAttribute("role", "status");
+    plot.before(toolbar(figure));
+    plot.after(figure.status);
+    plot.tabIndex = 0;
+    plot.setAttribute("role", "application");
+    const ways = figure.marks.length ? "Arrow keys go from mark to mark, Enter opens one. " : "";
+    plot.setAttribute("aria-label", `Drawing. ${ways}Plus and minus zoom, 0 shows everything. The table below says the same.`);
+    plot.addEventListener("keydown", (event) => keyed(figure, event));
+    plot.on("plotly_click", ({ points }) => open(points[0]?.customdata));
+    plot.on("plotly_hover", ({ points }) => plot.classList.toggle("plot-link", Boolean(points[0]?.customdata)));
+    plot.on("plotly_unhover", () => plot.classList.remove("plot-link"));
+    element.dataset.drawn = "true";
+  };
+
+  const show = async (figure) => {
+    try {
+      const answer = await fetch(figure.element.dataset.figure, { headers: { Accept: "application/json" } });
+      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+      figure.source = await answer.json();
+      const began = performance.now();
+      await draw(figure);
+      figure.element.dataset.milliseconds = Math.round(performance.now() - began);
+      ready(figure);
+      figures.push(figure);
+    } catch (fault) {
+      const note = document.createElement("p");
+      note.className = "note note-error";
+      note.setAttribute("role", "alert");
+      note.textContent = `The drawing could not be loaded (${fault.message}); the table says the same.`;
+      figure.plot.replaceWith(note);
+      figure.element.querySelector("details")?.setAttribute("open", "");
+    }
+  };
+
+  const seen = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      seen.unobserve(target);
+      show({ element: target, plot: target.querySelector("[data-plot]") });
+    }
+  }, { rootMargin: "400px" });
+
+  document.querySelectorAll("[data-figure]").forEach((element) => seen.observe(element));
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) {
+    matchMedia(query).addEventListener("change", () => figures.forEach(draw));
+  }
+})();
