@@ -36,8 +36,11 @@ ABILITIES: dict[str, Role] = {
     "pause_probes": Role.OPERATOR,
     "edit_plans": Role.OPERATOR,
     "edit_fleet": Role.OPERATOR,  # deployments, nodes, pins, tenants' keys, import
+    "edit_checklists": Role.OPERATOR,  # a team's own items
+    "attest": Role.OPERATOR,
+    "request_waivers": Role.OPERATOR,
     "give_consent": Role.APPROVER,  # long prompts while the pool is small
-    "approve": Role.APPROVER,  # waivers and attestations of others
+    "approve": Role.APPROVER,  # waivers that somebody else asked for; ending others' attestations
     "manage_channels": Role.ADMIN,
     "manage_tokens": Role.ADMIN,  # other people's tokens; everybody makes their own
     "manage_accounts": Role.ADMIN,

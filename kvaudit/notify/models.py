@@ -24,11 +24,12 @@ class Event(models.TextChoices):
     FAIL = "fail", "A check failed"
     ERROR = "error", "An audit ended in error"
     OVERDUE = "overdue", "An audit is overdue"
+    EXPIRING = "expiring", "A waiver or an attestation is about to expire"
     TEST = "test", "Test message"
 
 
 def every_event() -> list[str]:
-    return [Event.FAIL.value, Event.ERROR.value, Event.OVERDUE.value]
+    return [Event.FAIL.value, Event.ERROR.value, Event.OVERDUE.value, Event.EXPIRING.value]
 
 
 class Channel(models.Model):
