@@ -151,7 +151,7 @@ class _Session:
     async def read(self, name: str, tokens: int, *, fresh: int = 0, every: bool = False) -> Reading:
         prober = self._prober
         marker = draw_marker(prober.draw)
-        needles = draw_needles(prober.draw)
+        needles = draw_needles(prober.draw, without=marker.words)
         nonce = draw_nonce(prober.draw, without=(*marker.words, *(needle.word for needle in needles)))
         reading = Reading(name, tokens, fresh)
         questions: list[tuple[str, Any]] = [(nonce.question, nonce)]

@@ -8,15 +8,16 @@ the nonce, two times of three, is the incident itself: the prompt was not read, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvaudit.checks import register
 from kvaudit.checks.asking import Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.ladder import Rung, bisect, rungs
-from kvaudit.checks.rejection_verdict import judge_ladder
-from kvaudit.checks.trials import Trial, pool_used, trial, unaskable, withheld
+from kvaudit.checks.ladder import CLOSE, LONGEST_SEARCHED, Rung, bisect, rungs
+from kvaudit.checks.rejection_verdict import judge_ladder, mostly_wrong
+from kvaudit.checks.trials import Trial, idle, pool_use, trial, unaskable, withheld
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_nonce
 from kvaudit.verdict import Evidence, Result
@@ -24,8 +25,14 @@ from kvaudit.verdict import Evidence, Result
 WANTED = 24
 """Output tokens asked for where there is room."""
 
+SETTLING = 60.0
+"""Seconds in which the pool must be back to where it was, once nothing runs."""
+
 CONFIRMATIONS = 3
 """A wrong, empty, cut or failing rung is asked up to this often; two of three decide."""
+
+IN_DOUBT = 10
+"""A rung that was wrong once of three is asked this often."""
 
 
 @dataclass(slots=True)
@@ -40,7 +47,10 @@ class LadderSeen:
     unhealthy: str = ""
     stopped: str = ""
     edge_limit: int | None = None
-    pool_used: tuple[float | None, float | None] = (None, None)
+    pool_before: Mapping[str, float] = field(default_factory=dict)  # node -> use; empty = not shown
+    pool_after: Mapping[str, float] = field(default_factory=dict)  # once nothing ran any more
+    page: int = 64
+    earlier_use: Sequence[float] = ()  # what earlier runs found left in use, oldest first
     evidence: list[Evidence] = field(default_factory=list)
     withheld: bool = False
     unaskable: bool = False
@@ -63,10 +73,18 @@ class Rejection:
 
     def plan(self, prober: Prober) -> Plan:
         """What the ladder sends; refused prompts cost the engine nothing."""
-        steps = rungs(prober.limits.first_rejected, prober.limits.context, prober.limits.page)
-        limit = prober.limits.first_rejected or 0
-        accepted = sum(rung.tokens * rung.repeats for rung in steps if rung.tokens < limit)
-        requests = sum(rung.repeats for rung in steps)
+        limits = prober.limits
+        if withheld(limits, prober.consent):
+            return Plan(0, 0, 0.0, note="withheld: these lengths need consent")
+        if limits.first_rejected is None:
+            top = limits.context or LONGEST_SEARCHED
+            steps = math.ceil(math.log2(top / CLOSE)) + 20
+            return Plan(
+                steps * 2, steps * top // 2, 2.0 * steps, note="the limit is unknown and is searched first"
+            )
+        ladder = rungs(limits.first_rejected, limits.context, limits.page)
+        accepted = sum(rung.tokens * rung.repeats for rung in ladder if rung.tokens < limits.first_rejected)
+        requests = sum(rung.repeats for rung in ladder)
         return Plan(requests * 2, accepted, 2.0 * requests, note="one health request after each refusal")
 
     async def observe(self, audit: Audit) -> LadderSeen:
@@ -74,18 +92,24 @@ class Rejection:
         if prober is None:
             return LadderSeen(None, None, unaskable=True)
         limits = prober.limits
-        seen = LadderSeen(limits.first_rejected, limits.context, edge_limit=audit.rules.edge_limit)
+        seen = LadderSeen(
+            limits.first_rejected,
+            limits.context,
+            edge_limit=audit.rules.edge_limit,
+            page=limits.page,
+            earlier_use=audit.history.pool_use_after if audit.history else (),
+        )
         if withheld(limits, prober.consent):
             seen.withheld = True
             return seen
         climb = _Climb(prober, seen)
         try:
-            before = pool_used(await prober.counters())
+            seen.pool_before = await climb.settled()
             if seen.first_rejected is None:
                 await climb.locate()
             if seen.first_rejected is not None:
                 await climb.all(rungs(seen.first_rejected, seen.context, limits.page, audit.rules.edge_limit))
-            seen.pool_used = (before, pool_used(await prober.counters()))
+            seen.pool_after = await climb.settled()
         except Stop as stop:
             seen.stopped = stop.reason
         return seen
@@ -113,20 +137,25 @@ class _Climb:
     async def _rung(self, rung: Rung, repeat: int) -> None:
         found = await self.ask(rung.name, rung.tokens, repeat)
         doubtful = found.wrong or found.outcome in (Outcome.EMPTY, Outcome.CUT, Outcome.FAILED)
-        if doubtful and rung.name not in self._confirmed:  # nothing decides once: it is asked again at once
-            self._confirmed.add(rung.name)
+        if doubtful and not found.late and rung.name not in self._confirmed:
+            self._confirmed.add(rung.name)  # nothing decides once: it is asked again at once
             for again in range(1, CONFIRMATIONS):
                 await self.ask(rung.name, rung.tokens, again)
-        if self._wrong_twice(rung.name):
+            if found.wrong and not mostly_wrong(
+                self._of(rung.name)
+            ):  # once of three: weak model, or now and then
+                for again in range(CONFIRMATIONS, IN_DOUBT):
+                    await self.ask(rung.name, rung.tokens, again)
+        if mostly_wrong(self._of(rung.name)):
             self._seen.stopped = f"Stopped at {rung.tokens:,} tokens: answers without their own nonce."
             raise Stop(self._seen.stopped, harm=True)
-        if found.outcome is Outcome.REFUSED or found.wrong:
-            self._seen.unhealthy = await self._prober.healthy()
-        if found.outcome is Outcome.TIMED_OUT:
+        if found.late:
             await self._timed_out(found)
+        elif found.outcome in (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT, Outcome.EMPTY) or found.wrong:
+            self._seen.unhealthy = await self._prober.healthy()
 
-    def _wrong_twice(self, name: str) -> bool:
-        return sum(one.wrong for one in self._seen.trials if one.name == name) >= 2
+    def _of(self, name: str) -> list[Trial]:
+        return [one for one in self._seen.trials if one.name == name]
 
     async def _timed_out(self, found: Trial) -> None:
         self._seen.unhealthy = await self._prober.healthy()
@@ -149,6 +178,22 @@ class _Climb:
         self._seen.evidence.extend(reply.evidence)
         return found
 
+    async def settled(self) -> dict[str, float]:
+        """Pool use per node once nothing runs or waits, looked at for up to a minute and taken at its
+        lowest: what stays in use then is held by nobody. Empty where it is not shown or never quiet."""
+        lowest: dict[str, float] = {}
+        before = self._seen.pool_before
+        until = self._prober.now() + SETTLING
+        while True:
+            counters = await self._prober.counters()
+            if idle(counters):
+                for node, used in pool_use(counters).items():
+                    lowest[node] = min(used, lowest.get(node, used))
+            quiet = bool(lowest) and all(used <= before.get(node, used) for node, used in lowest.items())
+            if quiet or not pool_use(counters) or self._prober.now() >= until:
+                return lowest
+            await self._prober.sleep(2.0)
+
     async def locate(self) -> None:
         """Find N by bisection between a length that is read and one that is not, to within 64 tokens."""
 
@@ -158,8 +203,11 @@ class _Climb:
                 self._seen.unhealthy = await self._prober.healthy()
                 return False
             if found.wrong:
-                await self.ask("search", tokens, 1)
-                return False
+                if (await self.ask("search", tokens, 1)).wrong:
+                    raise Stop(f"Stopped at {tokens:,} tokens: answers without their own nonce.", harm=True)
+                return None
+            if found.late:
+                self._seen.unhealthy = await self._prober.healthy()
             return True if found.read else None
 
         self._seen.first_rejected = await bisect(read, self._seen.context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ VOID_SHARE = 0.10
 
 NONCE_ROOM = 16
 """Output tokens in which any model that read its prompt has said its nonce (a word is 1 to 8)."""
+
+_TIMED_OUT = re.compile(r"timed[ -]?out|time[ -]?out|deadline", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Trial:
     completion_tokens: int | None = None
     first_token: float | None = None
     seconds: float = 0.0
+    cramped: bool = False  # there was less room than a nonce needs
 
     @property
     def usage_right(self) -> bool | None:
@@ -53,8 +57,19 @@ class Trial:
 
     @property
     def read(self) -> bool:
-        """Answered with its own nonce."""
-        return self.outcome is Outcome.ANSWERED and self.nonce is True
+        """Answered with its own nonce. Where there was no room for one (vLLM at N - 1 has a single token,
+        often only the space before the word), the status and a right count must do (checks.md 3)."""
+        if self.outcome is not Outcome.ANSWERED:
+            return False
+        return self.nonce is True or (self.nonce is None and self.cramped and self.usage_right is True)
+
+    @property
+    def late(self) -> bool:
+        """Never answered, or only with an error that says something was waited for in vain: SGLang
+        0.5.20's decode waits 300 s for a transfer that prefill gave up, then answers 500."""
+        if self.outcome is Outcome.TIMED_OUT:
+            return True
+        return self.outcome is Outcome.FAILED and (self.status == 504 or bool(_TIMED_OUT.search(self.error)))
 
 
 def trial(name: str, reply: Reply, *, tenant: str, nonce: Nonce | None, room: int, repeat: int = 0) -> Trial:
@@ -75,6 +90,7 @@ def trial(name: str, reply: Reply, *, tenant: str, nonce: Nonce | None, room: in
         completion_tokens=reply.completion_tokens,
         first_token=reply.first_token,
         seconds=reply.seconds,
+        cramped=room < NONCE_ROOM,
     )
 
 
@@ -87,7 +103,7 @@ def nonce_in(reply: Reply, nonce: Nonce, room: int) -> bool | None:
         return True
     if room >= NONCE_ROOM:
         return False
-    said = reply.text.strip().lower()
+    said = reply.text.lower().lstrip()
     return (nonce.word.startswith(said) or said.startswith(nonce.word)) if said else None
 
 
@@ -119,9 +135,15 @@ def kept(evidence: Sequence[Evidence], most: int = 200) -> tuple[Evidence, ...]:
     return tuple({item.sha256: item for item in evidence[-most * 3 :]}.values())
 
 
-def pool_used(counters: Mapping[str, float]) -> float | None:
-    """The fullest node's use of its pool; None where no node shows it."""
-    return max((value for name, value in counters.items() if name.startswith("pool_used/")), default=None)
+def pool_use(counters: Mapping[str, float]) -> dict[str, float]:
+    """Node -> use of its pool, in the node's own unit (tokens, blocks or a share); cached pages are not
+    in use. Nodes that do not show it are absent."""
+    return {name.partition("/")[2]: used for name, used in counters.items() if name.startswith("pool_used/")}
+
+
+def idle(counters: Mapping[str, float]) -> bool:
+    """Whether no node says that a request runs or waits."""
+    return not any(count > 0 for name, count in counters.items() if name.startswith(("running/", "waiting/")))
 
 
 NO_CONSENT = (

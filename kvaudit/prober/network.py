@@ -24,6 +24,7 @@ from kvaudit.transport import TransportError
 
 TOKENIZER_SECONDS = 20.0
 HEALTH_SECONDS = 60.0
+HEALTH_PAUSE = 3.0
 ANSWER_SECONDS = 330.0
 """For one answer: above the 300 s that SGLang 0.5.20's decode waits before it fails (checks.md 3)."""
 
@@ -39,6 +40,8 @@ _MAY_HAVE_RUN = (
     Outcome.CANCELLED,
     Outcome.STRANGER,
 )
+
+_ALIVE = (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.STRANGER, Outcome.DENIED)
 
 
 class CannotAsk(Exception):
@@ -291,27 +294,42 @@ class NetworkProber:
     # -- harm ----------------------------------------------------------------------------------
 
     async def healthy(self) -> str:
-        """ "" when every reachable node says it is healthy and a short ordinary request is answered,
-        else a sentence. Health alone proves nothing: a wedged engine says 200 (vllm.md 0)."""
+        """ "" when within 60 s every reachable node says it is healthy and a short ordinary request is
+        answered, else a sentence. Health alone proves nothing: a wedged engine says 200 (vllm.md 0).
+        A refused key says nothing about health and is left to the trials; `Stop` when the target only
+        says that we ask too often."""
+        until = self.now() + HEALTH_SECONDS
+        while True:
+            ailing, limited = await self._ailing(max(until - self.now(), 1.0))
+            if not ailing:
+                return ""
+            if self.now() + HEALTH_PAUSE >= until:
+                if limited:
+                    raise Stop(
+                        "The target refuses even a short request as too many (429): ask it in a quieter window."
+                    )
+                return ailing
+            await self.sleep(HEALTH_PAUSE)
+
+    async def _ailing(self, seconds: float) -> tuple[str, bool]:
+        """What is wrong now ("" = nothing), and whether it is only a rate limit."""
         for wire in self.node_wires:
             try:
-                answer = await wire.request(
-                    "GET", self.dialect.health, limits=WireLimits(total=HEALTH_SECONDS)
-                )
+                answer = await wire.request("GET", self.dialect.health, limits=WireLimits(total=seconds))
             except TransportError as problem:
-                return f"A node does not answer its health check any more: {problem}"
-            if answer.status not in (200, 404):
-                return f"A node's health check answers {answer.status}."
+                return f"A node does not answer its health check any more: {problem}", False
+            if answer.status not in (200, 401, 403, 404):
+                return f"A node's health check answers {answer.status}.", False
         marker = draw_marker(self.draw)
         nonce = draw_nonce(self.draw, without=marker.words)
         prompt = await self.framed(marker, CALIBRATION[0], nonce.question)
-        reply = await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=HEALTH_SECONDS)
-        if reply.outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT):
-            return ""
+        reply = await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds)
+        if reply.outcome in _ALIVE:
+            return "", False
         return (
             f"An ordinary request of {prompt.tokens} tokens is not answered any more: "
             f"{reply.error or reply.outcome.value}"
-        )
+        ), reply.status == 429
 
 
 async def _frames(answer: Any, dialect: Dialect) -> AsyncIterator[tuple[Said, float]]:

@@ -73,9 +73,39 @@ def _gives(text: str, word: str, key: str) -> bool:
     return any(answer[at : at + len(named)] == named for at in range(len(answer)))
 
 
+FRAME_WORDS = ("record", "the", "audit", "phrase", "every", "answer", "must", "consist", "locker", "code")
+TRIES = 500
+"""Draws until words that cannot be confused are found; then any will do."""
+
+
+def _grams(word: str) -> set[str]:
+    """What a model that sees three characters sees of a word that stands after a colon or a space."""
+    seen = f": {word}"
+    return {seen[at : at + 3] for at in range(len(seen) - 2)}
+
+
+def draw_apart(draw: Draw, count: int, without: Sequence[str] = ()) -> tuple[str, ...]:
+    """Words that share no three letters, and no initial, with each other, with ``without`` or with the
+    frames: a short-sighted model that copies them is never led astray half way through one (measured on
+    a real one that sees three characters)."""
+    known = set().union(*(_grams(word) for word in FRAME_WORDS))
+    known -= {f": {letter}" for letter in string.ascii_lowercase}  # no word of a frame follows a colon
+    known = known.union(*(_grams(word) for word in without))
+    chosen: list[str] = []
+    for _ in range(TRIES * count):
+        if len(chosen) == count:
+            break
+        word = draw_words(draw, 1, (*without, *chosen))[0]
+        grams = _grams(word)
+        if len(grams) == len(word) and not grams & known:
+            chosen.append(word)
+            known |= grams
+    return (*chosen, *draw_words(draw, count - len(chosen), (*without, *chosen)))
+
+
 def draw_nonce(draw: Draw, *, without: Sequence[str] = ()) -> Nonce:
-    """A nonce that is none of ``without`` (the marker's own words)."""
-    return Nonce(draw_words(draw, 1, without)[0])
+    """A nonce that cannot be confused with ``without`` (the marker's own words, then the needles')."""
+    return Nonce(draw_apart(draw, 1, without)[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +130,18 @@ class Needle:
 
 
 def draw_needles(
-    draw: Draw, *, per_depth: int = 2, depths: Sequence[float] = (0, 0.25, 0.5, 0.75, 1)
+    draw: Draw,
+    *,
+    per_depth: int = 2,
+    depths: Sequence[float] = (0, 0.25, 0.5, 0.75, 1),
+    without: Sequence[str] = (),
 ) -> tuple[Needle, ...]:
-    """Needles with different letters and words, ``per_depth`` at each depth, in reading order."""
+    """Needles with different letters and words, ``per_depth`` at each depth, in reading order;
+    ``without`` holds the marker's words."""
     count = per_depth * len(depths)
     if count > len(NEEDLE_KEYS):
         raise ValueError(f"at most {len(NEEDLE_KEYS)} needles have a letter of their own")
-    chosen = draw_words(draw, count)
+    chosen = draw_apart(draw, count, without)
     keys = list(NEEDLE_KEYS)
     letters = [keys.pop(draw(len(keys))) for _ in range(count)]
     return tuple(
@@ -116,11 +151,13 @@ def draw_needles(
 
 
 def draw_leads(draw: Draw, count: int) -> list[str]:
-    """First words of prompts that differ in their first letter while letters last, then in the word."""
+    """Beginnings of prompts: a word that differs in its first letter while letters last, then in the
+    word, and a second one, so that two runs hardly ever share more than a first word."""
     listed, letters = words(), list(string.ascii_lowercase)
     chosen: list[str] = []
     while len(chosen) < count:
         initial = letters.pop(draw(len(letters))) if letters else ""
         fitting = [word for word in listed if word.startswith(initial)] or list(listed)
-        chosen.append(fitting[draw(len(fitting))].capitalize() + ". ")
+        second = listed[draw(len(listed))]
+        chosen.append(f"{fitting[draw(len(fitting))].capitalize()} {second}. ")
     return chosen
