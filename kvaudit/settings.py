@@ -47,6 +47,11 @@ for _name in ("LEASE_SECONDS", "HEARTBEAT_SECONDS", "RING_AGAIN_SECONDS", "SHORT
     if _env.text(f"AUDIT_{_name}"):
         globals()[f"AUDIT_{_name}"] = _env.number(f"AUDIT_{_name}", 0, 0.1, 86_400)
 
+# How long somebody's word may stand in for a checklist item (kvaudit.checklists.options).
+WAIVER_LONGEST_DAYS = _env.number("WAIVER_LONGEST_DAYS", 90, 1, 366)
+ATTESTATION_LONGEST_DAYS = _env.number("ATTESTATION_LONGEST_DAYS", 366, 1, 731)
+EXPIRY_WARNING_DAYS = _env.number("EXPIRY_WARNING_DAYS", 14, 1, 90)
+
 METRICS_TOKEN = _env.text("METRICS_TOKEN")
 _trust_proxy = _env.flag("TRUST_PROXY_HEADERS")
 _log_level = _env.text("LOG_LEVEL", "INFO").upper()
@@ -245,4 +250,6 @@ CELERY_BEAT_SCHEDULE = {
     "dispatch": _every("kvaudit.audits.tasks.dispatch", _beat_seconds),
     "recover": _every("kvaudit.audits.tasks.recover", _beat_seconds),
     "deliver": _every("kvaudit.notify.tasks.deliver", _beat_seconds),
+    "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),
+    "count days": _every("kvaudit.checklists.tasks.count_days", 3600),
 }

@@ -35,7 +35,7 @@ __all__ = ("Assessed", "Attestation", "DailyCount", "OwnItem", "Waiver")
 class Assessed(Deployment):
     """A deployment as the checklists see it: the same row, with `standings` to ask."""
 
-    objects = AssessedQuerySet.as_manager()
+    objects = AssessedQuerySet.as_manager()  # type: ignore[misc]
 
     class Meta:
         proxy = True
@@ -113,7 +113,9 @@ class Attestation(Interval):
     deployment = models.ForeignKey(
         Deployment, null=True, blank=True, on_delete=models.PROTECT, related_name="attestations"
     )
-    team = models.ForeignKey(Team, null=True, blank=True, on_delete=models.PROTECT, related_name="attestations")
+    team = models.ForeignKey(
+        Team, null=True, blank=True, on_delete=models.PROTECT, related_name="attestations"
+    )
     item = models.CharField(max_length=12)
     statement = models.TextField(max_length=4_000)
     link = models.URLField(max_length=500, blank=True)
@@ -213,7 +215,8 @@ class Waiver(models.Model):
                 name="checklists_waiver_approved_by_another",
             ),
             models.CheckConstraint(
-                condition=Q(decision="approved") | Q(valid_from=None), name="checklists_waiver_only_approved_holds"
+                condition=Q(decision="approved") | Q(valid_from=None),
+                name="checklists_waiver_only_approved_holds",
             ),
             models.UniqueConstraint(
                 fields=("deployment", "team", "item"),

@@ -51,8 +51,8 @@ class AssessedQuerySet(DeploymentQuerySet):
         attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams))
         waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams))
         late: dict[int, datetime] = {}
-        for pk, since in Overdue.objects.at(when).filter(deployment_id__in=ids).values_list(
-            "deployment_id", "since"
+        for pk, since in (
+            Overdue.objects.at(when).filter(deployment_id__in=ids).values_list("deployment_id", "since")
         ):
             late[pk] = min(since, late.get(pk, since))
         every = [*common, *(item for items in own.values() for item in items)]
@@ -157,9 +157,7 @@ class ScopedQuerySet(models.QuerySet[Scoped]):
     def in_force(self, moment: datetime | None = None) -> Self:
         """Those that held at a moment (default: now): begun, not closed, not expired."""
         when = timezone.now() if moment is None else moment
-        return self.filter(
-            Q(valid_to=None) | Q(valid_to__gt=when), valid_from__lte=when, expires_at__gt=when
-        )
+        return self.filter(Q(valid_to=None) | Q(valid_to__gt=when), valid_from__lte=when, expires_at__gt=when)
 
     def ending(self, now: datetime, before: datetime) -> Self:
         """In force now and over before ``before``; soonest first."""

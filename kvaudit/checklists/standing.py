@@ -238,7 +238,8 @@ def stand(
 
 def _verdict(says: Sequence[Says], moment: datetime, missing: bool) -> Verdict:
     return roll_up(
-        (Verdict.INCONCLUSIVE if each.expires_at <= moment else each.verdict for each in says), missing=missing
+        (Verdict.INCONCLUSIVE if each.expires_at <= moment else each.verdict for each in says),
+        missing=missing,
     )
 
 
@@ -259,10 +260,6 @@ def _since(
                 moments.append(each.since)
         return min(moments, default=created_at)
     return min(
-        (
-            each.since
-            for each in says
-            if each.expires_at > moment and Verdict.parse(each.verdict) is verdict
-        ),
+        (each.since for each in says if each.expires_at > moment and Verdict.parse(each.verdict) is verdict),
         default=created_at,
     )
