@@ -164,7 +164,12 @@ class Postgres:
 
     def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the server."""
-        settings = ["listen_addresses=", "unix_socket_permissions=0700", "log_min_messages=warning"]
+        settings = [
+            "listen_addresses=",
+            "unix_socket_permissions=0700",
+            "log_min_messages=warning",
+            "log_checkpoints=off",
+        ]
         settings += ["shared_buffers=128MB", "max_connections=100", *self.options]
         command = [str(self.binaries / "postgres"), "-D", str(self.folder), "-k", str(self.socket)]
         for setting in settings:

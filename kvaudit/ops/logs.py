@@ -35,6 +35,10 @@ def logging_config(level: str) -> dict[str, Any]:
         "loggers": {
             # A line per request belongs to the proxy; what fails is still said.
             "django.server": {"level": "WARNING", "handlers": ["stderr"], "propagate": False},
+            # A line per tick of beat would fill a disk; what fails is an error and is said.
+            "celery.beat": {"level": "WARNING"},
+            "celery.worker.strategy": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
             "httpx": {"level": "WARNING"},
             "httpcore": {"level": "WARNING"},
         },

@@ -62,8 +62,11 @@ class Supervisor:
         remember(self._register, self.children)
         return child
 
-    def wait(self, child: Child, ready: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Wait until ``ready``; raises `StartFault` when it takes too long or any child dies meanwhile."""
+    def wait(
+        self, child: Child, ready: Callable[[], bool], seconds: float = 60.0, why: Callable[[], str] = str
+    ) -> None:
+        """Wait until ``ready``; raises `StartFault` when it takes too long (with ``why``) or any child
+        dies meanwhile."""
         deadline = time.monotonic() + seconds
         while not ready():
             if self.asked_to_stop():
@@ -72,8 +75,10 @@ class Supervisor:
                 if not each.alive():
                     raise StartFault(self._fault(each, each.exit_words()))
             if time.monotonic() > deadline:
-                raise StartFault(self._fault(child, f"was not ready within {seconds:.0f} s"))
-            self._stop.wait(0.02)
+                reason = why()
+                what = f"was not ready within {seconds:.0f} s" + (f" ({reason})" if reason else "")
+                raise StartFault(self._fault(child, what))
+            self._stop.wait(0.05)
 
     def _fault(self, child: Child, what: str) -> str:
         words = child.last_words()

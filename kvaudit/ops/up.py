@@ -25,7 +25,7 @@ from kvaudit.ops.launch import Launch, child_environment
 from kvaudit.ops.leftovers import end_leftovers
 from kvaudit.ops.process import Child, die_with_parent, follow_parent
 from kvaudit.ops.progress import Progress
-from kvaudit.ops.ready import answers
+from kvaudit.ops.ready import answers, refusal
 from kvaudit.ops.state import REPOSITORY, State, StateFault, default_state
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
 
@@ -108,7 +108,8 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[launc
     for child in (*waiting, web):
         supervisor.start(child)
     with progress.step("starting web, workers and beat", "web, two workers and beat answer"):
-        supervisor.wait(web, lambda: answers(f"{launch.url}/readyz"))
+        probe = f"{launch.url}/readyz"
+        supervisor.wait(web, lambda: answers(probe), seconds=120, why=lambda: refusal(probe))
         for child in waiting:
             supervisor.wait(child, launch.alive_file(child.name).exists)
     for extra in extras:

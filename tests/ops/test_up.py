@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import secrets
 import signal
 import socket
 import sys
@@ -11,6 +12,7 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -147,8 +149,44 @@ def test_kill_minus_nine_leaves_nothing_and_the_next_start_recovers(start: Start
     assert nothing_left(groups)
 
     # The account is not touched without being asked to; the old password is not known any more.
-    third = start(state, port)
+    third = start(state, port, under_make=True)
     assert third.ready() == "(unchanged)"
+
+    # make killed with -9, and nothing else: its death alone stops us, in order.
+    groups = third.groups()
+    third.process.kill()
+    third.process.wait()
+    until(lambda: nothing_left(groups) and third.said().rstrip().endswith("stopped"), 30, third.said())
+
+
+def test_servers_of_one_s_own_replace_the_embedded_ones(
+    start: Start, postgres_cluster: Any, valkey: str
+) -> None:
+    """DATABASE_URL and BROKER_URL, as in docker-compose.yml; the owner's URL reaches the initialiser only."""
+    name = f"up_{secrets.token_hex(4)}"
+    owner = {"host": str(postgres_cluster.server.socket), "user": "kvaudit_owner", "autocommit": True}
+    with psycopg.connect(dbname="postgres", **owner) as server:
+        server.execute(f"CREATE DATABASE {name}".encode())
+    up = start(
+        new_state(),
+        free_port(),
+        DATABASE_URL=postgres_cluster.url(f"{name}_app", name),
+        DATABASE_OWNER_URL=postgres_cluster.url("kvaudit_owner", name),
+        BROKER_URL=valkey,
+    )
+    up.ready()
+    groups = up.groups()
+    assert set(groups) == {"web", "worker-passive", "worker-active", "beat"}
+    assert not (up.state / "pgdata").exists()
+    for group in groups.values():
+        environment = Path(f"/proc/{group}/environ").read_bytes()
+        assert b"DATABASE_URL=" in environment
+        assert b"DATABASE_OWNER_URL" not in environment
+    up.process.send_signal(signal.SIGTERM)
+    assert up.ended() == 0
+    assert nothing_left(groups)
+    with psycopg.connect(dbname="postgres", **owner) as server:
+        server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.0, 2.5])
