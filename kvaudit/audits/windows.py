@@ -49,6 +49,22 @@ def next_open(moment: datetime, *all_windows: Windows) -> datetime | None:
     return next((start for start in sorted(starts) if is_open(start, *all_windows)), None)
 
 
+def spans(windows: Windows, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
+    """When windows are open between two moments (UTC), in order, clipped to them; overlaps are joined."""
+    days = (end - start).days + 1
+    found = sorted(each for window in windows for each in _around(window, start, days=days))
+    joined: list[tuple[datetime, datetime]] = []
+    for begin, stop in found:
+        begin, stop = max(begin, start), min(stop, end)
+        if begin >= stop:
+            continue
+        if joined and begin <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((begin, stop))
+    return joined
+
+
 def _holds(window: Mapping[str, Any], moment: datetime) -> bool:
     return any(start <= moment < end for start, end in _around(window, moment, days=1))
 

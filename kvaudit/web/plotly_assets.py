@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from base64 import b64encode
 from collections.abc import Iterable
 from hashlib import sha256
-from base64 import b64encode
 from pathlib import Path
 from typing import Any
 

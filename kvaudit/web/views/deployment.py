@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from kvaudit.accounts.access import can
 from kvaudit.web.audit_kinds import able_active
+from kvaudit.web.figures import timeline
 from kvaudit.web.page import SignedIn, deployment_or_404, page
 from kvaudit.web.tables.deployment import deployment_page
 from kvaudit.web.tables.progress import progress_of
@@ -22,6 +23,7 @@ def deployment(request: SignedIn, slug: str) -> HttpResponse:
         "now": timezone.now(),
         "shown": shown,
         "deployment": found,
+        "timeline": timeline.figure_of(found),
         "progress": progress_of(shown.pending) if shown.pending else None,
         "may_run": can(request.user, "run_audits", found.team_id),
         "may_pause": can(request.user, "pause_probes", found.team_id),

@@ -1,0 +1,249 @@
+"""The deployment's timeline: a lane per check with a bar while it said the same and a mark where it changed,
+lanes of capacity, versions, schedule, waivers and incidents, and the hours of active audits as bands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+
+from kvaudit.fleet.models import Deployment
+from kvaudit.verdict import Verdict
+from kvaudit.web import marks as verdict_marks
+from kvaudit.web import moments
+from kvaudit.web.figures import events
+from kvaudit.web.figures.events import Mark, Span
+from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, axis, instant, layout, local, said
+from kvaudit.web.tables import checks
+
+ROWS = 30
+"""Rows of the table on the page itself."""
+
+LANE_PIXELS = 30
+OTHER_LANES = (
+    events.CAPACITY,
+    events.VERSION,
+    events.SCHEDULE,
+    events.PAUSED,
+    events.WAIVERS,
+    events.INCIDENTS,
+)
+
+# kind -> (symbol, colour, line colour); shapes differ without colour, as the marks of every page do
+SYMBOLS: Mapping[str, tuple[str, str, str]] = {
+    "pass": ("circle", "--pass", "--sheet"),
+    "fail": ("octagon", "--fail", "--sheet"),
+    "inconclusive": ("square", "--unsure-light", "--unsure"),
+    "error": ("triangle-up", "--error", "--sheet"),
+    events.EXPIRED: ("circle", "--sheet", "--quiet"),
+    events.CAPACITY: ("diamond", "--mark", "--sheet"),
+    events.VERSION: ("diamond-tall", "--accent", "--sheet"),
+    events.SMALL: ("diamond", "--sheet", "--mark"),
+    events.OVERDUE: ("hourglass", "--unsure", "--sheet"),
+}
+OTHER_SYMBOL = ("cross", "--quiet", "--sheet")
+# kind -> (colour, width, dash)
+BARS: Mapping[str, tuple[str, float, str]] = {
+    "pass": ("--pass/0.6", 7, "solid"),
+    "fail": ("--fail", 9, "solid"),
+    "inconclusive": ("--unsure-light", 7, "solid"),
+    "error": ("--error/0.6", 7, "solid"),
+    events.EXPIRED: ("--quiet", 2, "dot"),
+    events.OVERDUE: ("--unsure", 3, "dash"),
+    events.PAUSED: ("--mark", 3, "dash"),
+    events.WAIVERS: ("--accent", 6, "solid"),
+    events.INCIDENTS: ("--fail/0.7", 9, "solid"),
+}
+OTHER_BAR = ("--quiet", 4.0, "solid")
+
+
+def figure_of(deployment: Deployment) -> Figure:
+    """The timeline's place on the page, with the newest rows of its table."""
+    rows = table_rows(events.marks_of(deployment, limit=ROWS))
+    return Figure(
+        name="timeline",
+        title=f"Timeline of {deployment.slug}",
+        sentence="A lane for each check: a bar while it says the same, a mark where that changes, dots where its "
+        "evidence has expired and nothing is known. Capacity and version changes stand below.",
+        url=reverse("figure", args=[deployment.slug, "timeline"]),
+        twin=Twin(COLUMNS, rows, reverse("deployment-events", args=[deployment.slug])),
+        empty="" if rows else "Nothing has changed yet: the first audit makes the first mark.",
+    )
+
+
+COLUMNS = ("When", "Lane", "What", "Why", "Run")
+
+
+def table_rows(found: Sequence[Mark]) -> list[list[Cell]]:
+    """The marks as rows of the table."""
+    return [[moments.stamp(mark.at), mark.lane, _what(mark), mark.text, _link(mark.href)] for mark in found]
+
+
+def _what(mark: Mark) -> Cell:
+    return verdict_marks.mark(mark.kind) if mark.kind in set(Verdict) else mark.kind
+
+
+def _link(href: str) -> Cell:
+    return format_html('<a href="{}">run {}</a>', href, href.rstrip("/").rsplit("/", 1)[-1]) if href else ""
+
+
+def draw(
+    deployment: Deployment,
+    *,
+    waivers: Sequence[Span] = (),
+    incidents: Sequence[Span] = (),
+    now: datetime | None = None,
+) -> tuple[list[Trace], dict[str, Any]]:
+    """Traces and layout. ``waivers`` and ``incidents`` are spans of those lanes."""
+    now = now or timezone.now()
+    marks = events.marks_of(deployment)
+    spans = [*events.spans_of(deployment, now), *waivers, *incidents]
+    start = extent(marks, spans, now)
+    return build(marks, spans, events.windows_of(deployment, start, now), start, now)
+
+
+def extent(marks: Sequence[Mark], spans: Sequence[Span], now: datetime) -> datetime:
+    """From when on the drawing begins: the first thing there is, an hour ago at the latest."""
+    first = min([mark.at for mark in marks] + [span.start for span in spans], default=now)
+    return max(min(first, now - timedelta(hours=1)), now - events.LONGEST_BACK)
+
+
+def build(
+    marks: Sequence[Mark],
+    spans: Sequence[Span],
+    windows: Sequence[tuple[datetime, datetime]],
+    start: datetime,
+    now: datetime,
+) -> tuple[list[Trace], dict[str, Any]]:
+    """Pure. Bands lie on the hidden first y axis, under the lanes of the second."""
+    lanes = lanes_of([*(mark.lane for mark in marks), *(span.lane for span in spans)])
+    names = {lane: said(lane, limit=40) for lane in lanes}
+    data: list[Trace] = []
+    if windows:
+        data.append(_bands(windows))
+    kinds = _in_order([*(span.kind for span in spans), *(mark.kind for mark in marks)])
+    data += [_bars(kind, [span for span in spans if span.kind == kind], names, start, now) for kind in kinds]
+    data += [_symbols(kind, [mark for mark in marks if mark.kind == kind], names) for kind in kinds]
+    margin = (now - start) * 0.015
+    shown = layout(
+        height=LANE_PIXELS * max(len(lanes), 2) + 90,
+        x={
+            "type": "date",
+            "range": [local(start - margin), local(now + margin)],
+            "title": {"text": f"time in {said(timezone.get_current_timezone_name(), limit=60)}"},
+        },
+        y={"visible": False, "range": [0, 1]},
+    )
+    shown["yaxis2"] = axis(
+        overlaying="y",
+        fixedrange=True,
+        side="left",
+        type="category",
+        categoryorder="array",
+        categoryarray=[names[lane] for lane in reversed(lanes)],
+        range=[-0.7, len(lanes) - 0.3],
+        zeroline=False,
+    )
+    shown["legend"]["groupclick"] = "togglegroup"
+    return [trace for trace in data if trace["x"]], shown
+
+
+def lanes_of(found: Sequence[str]) -> list[str]:
+    """Checks in their usual order, then the other lanes."""
+    there = set(found)
+    return [
+        *checks.in_order(sorted(there - set(OTHER_LANES))),
+        *(lane for lane in OTHER_LANES if lane in there),
+    ]
+
+
+def _in_order(kinds: Sequence[str]) -> list[str]:
+    known = {kind: position for position, kind in enumerate((*SYMBOLS, *BARS))}
+    return sorted(set(kinds), key=lambda kind: (known.get(kind, len(known)), kind))
+
+
+def _bands(windows: Sequence[tuple[datetime, datetime]]) -> Trace:
+    x: list[str | None] = []
+    y: list[int | None] = []
+    for begin, end in windows:
+        x += [local(begin), local(begin), local(end), local(end), None]
+        y += [0, 1, 1, 0, None]
+    return {
+        "type": "scatter",
+        "name": "hours of active audits, as declared now",
+        "x": x,
+        "y": y,
+        "mode": "lines",
+        "line": {"width": 0},
+        "fill": "toself",
+        "fillcolor": "--track/0.8",
+        "hoverinfo": "skip",
+    }
+
+
+def _bars(
+    kind: str, spans: Sequence[Span], names: Mapping[str, str], start: datetime, now: datetime
+) -> Trace:
+    """One path for all spans of a kind: thousands cost no more than one."""
+    colour, width, dash = BARS.get(kind, OTHER_BAR)
+    x: list[str | None] = []
+    y: list[str | None] = []
+    texts: list[str] = []
+    links: list[str] = []
+    lane_alone = kind in OTHER_LANES  # bars that are the only thing of their lane lead somewhere themselves
+    for span in spans:
+        end = span.end or now
+        if end < start:
+            continue
+        x += [local(max(span.start, start)), local(end), None]
+        y += [names[span.lane], names[span.lane], None]
+        until = instant(span.end) if span.end else "now"
+        text = said(f"{span.lane}: {kind}", f"{instant(span.start)} to {until}", span.text)
+        texts += [text, text, ""]
+        links += [span.href if lane_alone else "", "", ""]
+    return {
+        "type": "scatter",
+        "name": kind,
+        "legendgroup": kind,
+        "showlegend": kind not in SYMBOLS or kind == events.EXPIRED,
+        "x": x,
+        "y": y,
+        "yaxis": "y2",
+        "mode": "lines",
+        "line": {"color": colour, "width": width, "dash": dash},
+        "hoverinfo": "text",
+        "hovertext": texts,
+        "customdata": links,
+    }
+
+
+def _symbols(kind: str, marks: Sequence[Mark], names: Mapping[str, str]) -> Trace:
+    symbol, colour, edge = SYMBOLS.get(kind, OTHER_SYMBOL)
+    return {
+        "type": "scatter",
+        "name": said(kind, limit=40),
+        "legendgroup": kind,
+        "x": [local(mark.at) for mark in marks],
+        "y": [names[mark.lane] for mark in marks],
+        "yaxis": "y2",
+        "mode": "markers",
+        "marker": {
+            "symbol": symbol,
+            "color": colour,
+            "size": 12,
+            "line": {"color": edge, "width": 1.5 if edge != "--sheet" else 1},
+        },
+        "hoverinfo": "text",
+        "hovertext": [_hover(mark) for mark in marks],
+        "customdata": [mark.href for mark in marks],
+    }
+
+
+def _hover(mark: Mark) -> str:
+    was = f" (was {mark.before})" if mark.before else ""
+    more = "Opens its run." if mark.href else ""
+    return said(f"{mark.lane}: {mark.kind}{was}", instant(mark.at), mark.text, more, limit=140)
