@@ -77,8 +77,10 @@ ROWS = (
         "short_transfer",
         ("short_transfer",),
         {
-            "rejection": NOT_PASS,
-            "canary": NOT_PASS,
+            # the question's own state survives the handoff, so a copier answers it with the stranger's
+            # word and goes on asking: rejection and coherence see that, the canary's frames seldom
+            "rejection": "fail",
+            "canary": "pass|fail|inconclusive",
             "coherence": NOT_PASS,
             "prefill": "pass|fail|inconclusive",
             "concurrency": "fail",

@@ -192,8 +192,8 @@ class PrefillNode(Node):
         self.refuse(request, abort)
         if self.faults.tells_decode_of_refusal():
             answer = request.finished_reason
-            status = answer.status if isinstance(answer, FinishAbort) else 400
-            self.fabric.refuse(room, abort.message, status)
+            told = answer if isinstance(answer, FinishAbort) else abort
+            self.fabric.refuse(room, told.message, told.status)
 
 
 class DecodeNode(Node):

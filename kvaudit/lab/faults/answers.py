@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.model import PAST
 from kvaudit.lab.node import Node, Row
 from kvaudit.lab.pool import Keys, Tokens
 
@@ -58,7 +59,7 @@ class MixedLen(Crossed):
 
 @dataclass(slots=True)
 class Snapshot:
-    """A finished session as it lay in the pool, and the state it ended in."""
+    """A session up to some page of its prompt, as it lay in the pool, and the state there."""
 
     keys: Keys
     tokens: Tokens
@@ -68,8 +69,8 @@ class Snapshot:
 
 
 class SnapshotRestore(Faults):
-    """llama.cpp #27148 (KVA-042): the snapshot of an idle slot is restored into a fresh one; a new
-    request continues an old conversation, and ``cached_tokens`` says 0."""
+    """llama.cpp #27148 (KVA-042): a checkpoint of an idle slot is restored into a fresh one; a new
+    request continues an old conversation from there, and ``cached_tokens`` says 0."""
 
     name = "snapshot_restore"
     reports = ("llama.cpp#27148", "KVA-042")
@@ -80,15 +81,21 @@ class SnapshotRestore(Faults):
         self._snapshots: deque[Snapshot] = deque(maxlen=4)
 
     def finished(self, node: Node, row: Row) -> None:
-        sequence = row.sequence
-        table = sequence.table[: sequence.pool.pages_for(sequence.length)]
+        sequence, size = row.sequence, row.sequence.pool.page_size
+        full = len(row.request.input_ids) // size
+        if full < 2:
+            return
+        pages = self.random.randrange(1, full)
+        table = sequence.table[: pages + 1]
+        text = sequence.pool.tokens[table].reshape(-1)
+        cut = pages * size
         self._snapshots.append(
             Snapshot(
-                sequence.pool.keys[table].copy(),
-                sequence.pool.tokens[table].copy(),
-                sequence.pool.writers[table].copy(),
-                list(sequence.context),
-                row.last,
+                sequence.pool.keys[table[:pages]].copy(),
+                sequence.pool.tokens[table[:pages]].copy(),
+                sequence.pool.writers[table[:pages]].copy(),
+                [int(token) for token in text[max(0, cut - PAST) : cut]],
+                int(text[cut]),
             )
         )
 
@@ -103,6 +110,7 @@ class SnapshotRestore(Faults):
         sequence.pool.keys[table] = old.keys[-pages:]
         sequence.pool.tokens[table] = old.tokens[-pages:]
         sequence.pool.writers[table] = old.writers[-pages:]
+        sequence.length = pages * sequence.pool.page_size
         sequence.context[:] = old.context
         row.last = old.last
 
@@ -113,7 +121,7 @@ class QualityDrift(Faults):
 
     name = "quality_drift"
     reports = ("sglang#23020", "KVA-006")
-    PER_REQUEST = 0.004
+    PER_REQUEST = 0.002
     WORST = 0.6
 
     def __init__(self, seed: int = 0) -> None:
