@@ -26,14 +26,15 @@ class StartFault(RuntimeError):
 class Supervisor:
     """Children in the order of their start; call everything from the main thread."""
 
-    def __init__(self, progress: Progress, register: Path) -> None:
+    def __init__(self, progress: Progress, register: Path, *, with_parent: bool = False) -> None:
         self.progress = progress
         self.children: list[Child] = []
         self._register = register
         self._stop = threading.Event()
         self._signals = 0
         self._parent = os.getppid()
-        self._parent_caught_interrupt = catches_interrupt(self._parent)
+        # Only under make: a shell may end and leave us running (nohup).
+        self._parent_caught_interrupt = with_parent and catches_interrupt(self._parent)
 
     def listen(self) -> None:
         """Ctrl-C, SIGTERM and a closed terminal stop everything; a second signal hurries."""

@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
     state.lock()
     progress = Progress()
     register = state.folder / "run" / "children.json"
-    supervisor = Supervisor(progress, register)
+    supervisor = Supervisor(progress, register, with_parent=options.with_parent)
     supervisor.listen()
     try:
         left = end_leftovers(register)
