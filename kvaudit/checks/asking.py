@@ -146,6 +146,16 @@ class Prober(Protocol):
         ...
 
     @property
+    def earlier(self) -> Sequence[Marker]:
+        """Markers and decoys of runs of the last 30 days on this deployment: still live."""
+        ...
+
+    @property
+    def scope(self) -> str:
+        """Whose answers these are: one node, or "one unknown replica behind the entry"."""
+        ...
+
+    @property
     def entry_sets_salts(self) -> bool:
         """Whether the entry is declared to overwrite the salts that clients send."""
         ...

@@ -16,10 +16,11 @@ from kvaudit.checks import register
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.canary_verdict import judge_canary
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.trials import Trial, trial, unaskable, withheld
+from kvaudit.checks.trials import Trial, harmed, trial, unaskable, withheld
 from kvaudit.text.markers import Marker, draw_marker
-from kvaudit.text.matcher import HIT_RUN, Match, Matcher
+from kvaudit.text.matcher import HIT_RUN, Match, Matcher, frame_numbers
 from kvaudit.text.prompts import draw_nonce
+from kvaudit.text.spelling import Prompt
 from kvaudit.verdict import Evidence, Result
 
 ROUNDS = 60
@@ -51,6 +52,11 @@ class Sighting:
     ordinals: tuple[int, ...]  # approximate pages of the planted text
     decoy: bool
     suspicious: bool
+    earlier_run: bool = False
+
+    @property
+    def verified(self) -> bool:
+        return not self.suspicious and not self.decoy
 
     @property
     def kind(self) -> str:
@@ -72,6 +78,11 @@ class CanarySeen:
     surfacing_trials: int = 0
     own_tokens: int = 0
     served_tokens: float | None = None
+    planted: list[Marker] = field(default_factory=list)  # live for 30 days, like the decoys
+    decoys: list[Marker] = field(default_factory=list)
+    earlier: int = 0  # live markers of earlier runs that were looked for as well
+    left_out: dict[str, str] = field(default_factory=dict)  # cell -> how it kept ending
+    scope: str = ""
     rounds_done: int = 0
     repeats: int = 0  # further requests after a hit, to estimate the rate
     repeat_hits: int = 0
@@ -88,6 +99,7 @@ class Cell:
 
     name: str
     tokens: int
+    above: bool = False  # the limit: to be refused
 
 
 def cells(limits: Limits, consent: bool) -> tuple[Cell, ...]:
@@ -98,9 +110,9 @@ def cells(limits: Limits, consent: bool) -> tuple[Cell, ...]:
         return ()
     order = [Cell("victim", longest)]
     if consent or not limits.dangerous:
-        order += [Cell("N", n), Cell("N+1", n + 1)]
+        order += [Cell("N", n, True), Cell("N+1", n + 1, True)]
         if limits.context is not None and limits.context > n + 1:
-            order.append(Cell("midpoint", (n + limits.context) // 2))
+            order.append(Cell("midpoint", (n + limits.context) // 2, True))
     order += [Cell("control", min(CONTROL_TOKENS, longest)), Cell("longest", longest)]
     return tuple(order)
 
@@ -147,6 +159,7 @@ class Canary:
             seen.stopped = "The limit of this target is unknown, so no boundary length can be chosen."
             return seen
         seen.planned = self.plan(prober).rounds
+        seen.scope = prober.scope
         campaign = _Campaign(prober, seen)
         try:
             await campaign.surfacing()
@@ -175,11 +188,12 @@ class _Campaign:
 
     def __init__(self, prober: Prober, seen: CanarySeen) -> None:
         self._prober, self._seen = prober, seen
-        self._matcher = Matcher(draw_marker(prober.draw, decoy=True) for _ in range(DECOYS))
+        seen.decoys = [draw_marker(prober.draw, decoy=True) for _ in range(DECOYS)]
+        seen.earlier = len(prober.earlier)
+        self._earlier = frozenset(prober.earlier)
+        self._matcher = Matcher([*seen.decoys, *prober.earlier])
         self._sent = 0
-        self._planted: dict[
-            tuple[str, ...], int
-        ] = {}  # marker words -> tokens of the request that carried it
+        self._frames: dict[Marker, int] = {}  # tokens of a frame, where known
         self._before: dict[str, float] = {}
 
     async def surfacing(self) -> None:
@@ -193,6 +207,7 @@ class _Campaign:
             pages = max(1, (top - top // 3) // limits.page)
             length = max(256, top // 3 + prober.draw(pages) * limits.page)
             prompt = await prober.framed(marker, length, "", tenant=prober.tenants[0])
+            self._plant(marker, prompt)
             reply = await prober.ask(prober.tenants[0], prompt, max_tokens=prober.room(length, ANSWER_TOKENS))
             found = trial("surfacing", reply, tenant=prober.tenants[0], nonce=None, room=ANSWER_TOKENS)
             seen.trials.append(found)
@@ -205,19 +220,30 @@ class _Campaign:
         self._before = dict(await self._prober.counters())
         for number in range(seen.planned):
             for cell in order:
-                await self._cell(cell, number)
+                if cell.name not in seen.left_out:
+                    await self._cell(cell, number)
             seen.rounds_done += 1
+            self._leave_out(order)
         seen.unhealthy = await self._prober.healthy()
+
+    def _leave_out(self, order: tuple[Cell, ...]) -> None:
+        """Lengths above the limit that twice brought no answer but a failing server are not sent again:
+        each may hold pages for minutes, and says nothing."""
+        for cell in order:
+            tried = [one for one in self._seen.trials if one.name == cell.name]
+            lost = [one for one in tried if one.late or one.outcome in (Outcome.FAILED, Outcome.BROKEN)]
+            if cell.above and len(tried) >= 2 and len(lost) == len(tried):
+                self._seen.left_out[cell.name] = lost[-1].outcome.value
 
     async def _cell(self, cell: Cell, number: int) -> None:
         found = await self._ask(cell, number)
-        hits = [one for one in found if not one.suspicious and not one.decoy]
+        hits = [one for one in found if one.verified]
         if hits:
             await self._after_a_hit(cell, number, hits[0])
         if any(one.suspicious for one in found):
             for _ in range(REPEATS_OF_SUSPICION):
                 again = await self._ask(cell, number)
-                if hits := [one for one in again if not one.suspicious and not one.decoy]:
+                if hits := [one for one in again if one.verified]:
                     await self._after_a_hit(cell, number, hits[0])
 
     async def _after_a_hit(self, cell: Cell, number: int, hit: Sighting) -> None:
@@ -225,9 +251,7 @@ class _Campaign:
         if self._prober.consent:
             for _ in range(MORE_AFTER_A_HIT):
                 self._seen.repeats += 1
-                self._seen.repeat_hits += any(
-                    not one.suspicious and not one.decoy for one in await self._ask(cell, number)
-                )
+                self._seen.repeat_hits += any(one.verified for one in await self._ask(cell, number))
         raise Stop(f"Stopped at the first verified hit: {hit.kind}, at {hit.length:,} tokens.", harm=True)
 
     async def _ask(self, cell: Cell, number: int) -> list[Sighting]:
@@ -237,8 +261,7 @@ class _Campaign:
         marker = draw_marker(prober.draw, tenant=tenant, request=str(self._sent))
         nonce = draw_nonce(prober.draw, without=marker.words)
         prompt = await prober.framed(marker, cell.tokens, nonce.question, tenant=tenant)
-        self._matcher.add(marker)
-        self._planted[marker.words] = cell.tokens
+        self._plant(marker, prompt)
         room = prober.room(cell.tokens, ANSWER_TOKENS)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
         seen.trials.append(trial(cell.name, reply, tenant=tenant, nonce=nonce, room=room, repeat=number))
@@ -247,14 +270,26 @@ class _Campaign:
             seen.own_tokens += cell.tokens + (reply.completion_tokens or 0)
         # Truncated and cancelled answers are searched too: a marker in half an answer is a leak.
         found = [
-            self._sighting(match, tenant, cell, number)
+            self._sighting(match, tenant, cell, number, reply.text)
             for match in self._matcher.find(reply.text, own=marker)
         ]
         seen.sightings.extend(found)
+        if not any(one.verified for one in found) and (problem := await harmed(prober, reply)):
+            seen.unhealthy = problem
+            raise Stop(f"Stopped at {cell.tokens:,} tokens: {problem}", harm=True)
         return found
 
-    def _sighting(self, match: Match, tenant: str, cell: Cell, number: int) -> Sighting:
+    def _plant(self, marker: Marker, prompt: Prompt) -> None:
+        """Live from before it is sent."""
+        self._matcher.add(marker)
+        self._seen.planted.append(marker)
+        if prompt.frame_tokens:
+            self._frames[marker] = prompt.frame_tokens
+
+    def _sighting(self, match: Match, tenant: str, cell: Cell, number: int, text: str) -> Sighting:
         marker: Marker = match.marker
+        page, frame = self._prober.limits.page, self._frames.get(marker, 0)
+        numbers = frame_numbers(text, marker) if frame else ()
         return Sighting(
             reader=tenant,
             planted_by=marker.tenant,
@@ -263,9 +298,10 @@ class _Campaign:
             length=cell.tokens,
             cell=cell.name,
             round=number,
-            ordinals=(),
+            ordinals=tuple(dict.fromkeys(number * frame // page for number in numbers)),
             decoy=marker.decoy,
             suspicious=match.suspicious,
+            earlier_run=marker in self._earlier,
         )
 
     async def count(self) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, kept, void_share, voids
 from kvaudit.stats.bounds import interval, leak_bound
+from kvaudit.text.markers import as_measure
 from kvaudit.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 LEAST_SURFACING = 0.5
 LEAST_DIRTYING = 0.5
 LEAST_ROUNDS = 20
+LIVE_DAYS = 30
+UNKNOWN = "one unknown replica behind the entry"
 
 DOES_NOT_PROVE = (
     "It bounds leaks that reach the text of requests which read pages like ours, at these lengths, on this build and "
@@ -56,7 +59,7 @@ def judge_canary(seen: CanarySeen) -> Result:
             evidence=kept(seen.evidence),
         )
 
-    hits = [one for one in seen.sightings if not one.suspicious and not one.decoy]
+    hits = sorted((one for one in seen.sightings if one.verified), key=lambda one: one.kind != "cross-tenant")
     if hits:
         return result(
             Verdict.FAIL,
@@ -91,14 +94,18 @@ def judge_canary(seen: CanarySeen) -> Result:
             f"Not shown either way: {reason} {accepted} of {seen.planned} planned rounds are valid "
             f"({voids(seen.trials)}). This is not a pass.",
             GIVE_CONSENT if seen.withheld else "Remove the hindrance and run again.",
-            warn=any(one.suspicious for one in seen.sightings),
+            warn=any(one.suspicious for one in seen.sightings) or _missed(seen) > 0,
         )
+    left_out = ""
+    if seen.left_out:
+        left_out = f" Not sent after two rounds, since the server failed instead of refusing: {', '.join(seen.left_out)}."
     return result(
         Verdict.PASS,
         f"In {accepted} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
         f"surfacing {surfacing:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of accepted requests that read "
-        "pages like ours leak (95 % confidence).",
+        f"pages like ours leak (95 % confidence; {seen.scope or UNKNOWN}).{left_out}",
         "Run again after every capacity change, and nightly.",
+        warn=bool(left_out),
     )
 
 
@@ -113,6 +120,11 @@ def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | N
         return "too many trials were void."
     if accepted < min(LEAST_ROUNDS, seen.planned):
         return "too few rounds were accepted and answered."
+    if (missed := _missed(seen)) > VOID_SHARE:
+        return (
+            f"{missed:.0%} of the accepted requests came back without their own nonce: whatever they read, it was not "
+            "shown to be theirs (run coherence)."
+        )
     if surfacing < LEAST_SURFACING:
         return f"stale text would have surfaced in only {seen.surfaced} of {seen.surfacing_trials} control answers."
     if share is None:
@@ -122,6 +134,12 @@ def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | N
     if any(one.suspicious for one in seen.sightings):
         return "runs of three marker words appeared and did not come back in ten repeats."
     return ""
+
+
+def _missed(seen: CanarySeen) -> float:
+    """Share of answered requests, surfacing aside, that did not give their own nonce."""
+    judged = [one for one in seen.trials if one.nonce is not None and one.outcome is Outcome.ANSWERED]
+    return sum(one.wrong for one in judged) / len(judged) if judged else 0.0
 
 
 def _accepted_rounds(seen: CanarySeen) -> int:
@@ -144,7 +162,13 @@ def _fail_sentence(seen: CanarySeen, hits: list[Sighting]) -> str:
         rate = (
             f" Repeated {seen.repeats} times, it happened {seen.repeat_hits} times ({low:.0%} to {high:.0%})."
         )
-    return f"{whose} to a prompt of {first.length:,} tokens: {first.run} of 6 marker words in a row.{rate}"
+    pages = f", from about page {_listed(first.ordinals)} of it" if first.ordinals else ""
+    since = " It was planted in an earlier run." if first.earlier_run else ""
+    return f"{whose} to a prompt of {first.length:,} tokens: {first.run} of 6 marker words in a row{pages}.{since}{rate}"
+
+
+def _listed(ordinals: tuple[int, ...]) -> str:
+    return ", ".join(str(ordinal) for ordinal in ordinals[:4]) + (" and more" if len(ordinals) > 4 else "")
 
 
 def _measures(
@@ -165,13 +189,17 @@ def _measures(
         "dirtying": None if share is None else round(share, 3),
         "bound": round(bound, 5),
         "confidence": 0.95,
-        "hits": [_shown(one) for one in seen.sightings if not one.suspicious and not one.decoy],
+        "hits": [_shown(one) for one in seen.sightings if one.verified],
         "suspicious": sum(one.suspicious for one in seen.sightings),
         "decoys_met": sum(one.decoy for one in seen.sightings),
+        "earlier_markers": seen.earlier,
+        "left_out": dict(seen.left_out),
         "repeats_after_hit": seen.repeats,
         "hits_in_repeats": seen.repeat_hits,
         "matrix": _matrix(seen),
-        "scope": "one unknown replica behind the entry",
+        "scope": seen.scope or UNKNOWN,
+        "live_days": LIVE_DAYS,
+        "live_markers": [as_measure(marker) for marker in (*seen.planted, *seen.decoys)],
     }
 
 
@@ -186,6 +214,8 @@ def _shown(hit: Sighting) -> dict[str, Any]:
         "cell": hit.cell,
         "round": hit.round,
         "page_ordinals": list(hit.ordinals),
+        "page_ordinals_are": "approximate",
+        "planted_in_an_earlier_run": hit.earlier_run,
     }
 
 
@@ -198,6 +228,6 @@ def _matrix(seen: CanarySeen) -> list[dict[str, Any]]:
         row = rows.setdefault(one.name, {"cell": one.name, "tokens": one.tokens, "outcomes": {}, "hits": 0})
         row["outcomes"][one.outcome.value] = row["outcomes"].get(one.outcome.value, 0) + 1
     for hit in seen.sightings:
-        if not hit.suspicious and not hit.decoy and hit.cell in rows:
+        if hit.verified and hit.cell in rows:
             rows[hit.cell]["hits"] += 1
     return list(rows.values())

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from kvaudit.checks.asking import Limits, Outcome, Reply
+from kvaudit.checks.asking import Limits, Outcome, Prober, Reply
 from kvaudit.checks.contract import Audit
 from kvaudit.text.prompts import Nonce
 from kvaudit.verdict import Evidence, Result, Verdict
@@ -144,6 +144,14 @@ def pool_use(counters: Mapping[str, float]) -> dict[str, float]:
 def idle(counters: Mapping[str, float]) -> bool:
     """Whether no node says that a request runs or waits."""
     return not any(count > 0 for name, count in counters.items() if name.startswith(("running/", "waiting/")))
+
+
+async def harmed(prober: Prober, reply: Reply) -> str:
+    """ "" unless this answer looks like harm done (none came, or the server failed) and the target is not
+    healthy afterwards: then the sentence that says so. Looked at before anything more is sent."""
+    if reply.outcome in (Outcome.TIMED_OUT, Outcome.FAILED, Outcome.BROKEN):
+        return await prober.healthy()
+    return ""
 
 
 NO_CONSENT = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
@@ -25,9 +25,16 @@ from kvaudit.transport import TransportError
 TOKENIZER_SECONDS = 20.0
 HEALTH_SECONDS = 60.0
 HEALTH_PAUSE = 3.0
+HEALTH_PATIENCE = 20.0
+CALIBRATION_SECONDS = 30.0
 ANSWER_SECONDS = 330.0
 """For one answer: above the 300 s that SGLang 0.5.20's decode waits before it fails (checks.md 3)."""
 
+UNKNOWN_REPLICA = "one unknown replica behind the entry"
+ATTEMPTS = 3
+"""Of a short request or a tokenizer call that failed for a reason that may pass."""
+
+RETRY_PAUSE = 1.0
 CALIBRATION = (256, 384)
 """Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
 
@@ -41,6 +48,7 @@ _MAY_HAVE_RUN = (
     Outcome.STRANGER,
 )
 
+_MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)
 _ALIVE = (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.STRANGER, Outcome.DENIED)
 
 
@@ -51,6 +59,10 @@ class CannotAsk(Exception):
     def __init__(self, reason: str, *, denied: bool = False) -> None:
         super().__init__(reason)
         self.denied = denied
+
+
+class NoTokenizer(ValueError):
+    """No tokenizer endpoint answered."""
 
 
 @dataclass(slots=True)
@@ -72,9 +84,12 @@ class NetworkProber:
     rounds_ceiling: int | None = None
     salts: Mapping[str, str] = field(default_factory=dict, repr=False)  # tenant -> the salt it always sends
     entry_sets_salts: bool = False
+    earlier: Sequence[Marker] = field(default=(), repr=False)  # markers of the last 30 days, decoys too
+    scope: str = UNKNOWN_REPLICA
     answer_seconds: float = ANSWER_SECONDS
     mode: Mode | None = None
     template: dict[str, int] = field(default_factory=dict)  # tenant -> tokens that the target adds itself
+    _calibrated: bool = False
     _build: str = ""
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _spellings: dict[str, Spelling] = field(default_factory=dict, repr=False)
@@ -127,6 +142,7 @@ class NetworkProber:
             except ValueError as problem:
                 problems.append(f"{mode.value}: {problem}")
                 continue
+            self._calibrated = True
             return
         self.mode = None
         raise CannotAsk(f"No way to send a prompt of known length works. {'; '.join(problems)}.")
@@ -139,7 +155,11 @@ class NetworkProber:
             question = draw_nonce(self.draw, without=marker.words).question
             self.template[tenant] = 0
             prompt = await self.framed(marker, tokens, question, tenant=tenant)
-            reply = await self.ask(tenant, prompt, max_tokens=4, stream=True, seconds=HEALTH_SECONDS)
+            for attempt in range(ATTEMPTS):
+                reply = await self.ask(tenant, prompt, max_tokens=4, stream=True, seconds=CALIBRATION_SECONDS)
+                if reply.outcome not in _MAY_PASS or attempt == ATTEMPTS - 1:
+                    break
+                await self.sleep(RETRY_PAUSE)
             if reply.outcome is Outcome.DENIED:
                 raise CannotAsk(
                     f"The entry refused the key of tenant {tenant} ({reply.status}): check the key.",
@@ -172,13 +192,18 @@ class NetworkProber:
         if self.mode is None:
             raise ValueError("the target has not been calibrated")
         added = self.template.get(tenant, 0)
-        if self.mode.takes_ids:
-            prompt = await self._spelling(tenant).framed(marker, tokens - added, tail, needles, lead)
-        else:
-            prompt = await counted(
-                marker, tokens - added, tail, needles, lambda text: self._count(tenant, text)
-            )
-        return Prompt(tokens, prompt.ids, prompt.text)
+        try:
+            if self.mode.takes_ids:
+                prompt = await self._spelling(tenant).framed(marker, tokens - added, tail, needles, lead)
+            else:
+                prompt = await counted(
+                    marker, tokens - added, tail, needles, lambda text: self._count(tenant, text), lead
+                )
+        except NoTokenizer as problem:
+            if self._calibrated:  # it answered before
+                raise Stop(f"No prompt of exact length can be made any more: {problem}.") from None
+            raise
+        return replace(prompt, tokens=tokens)
 
     async def _count(self, tenant: str, text: str) -> int:
         return len(await self._encode(tenant, text))
@@ -192,20 +217,28 @@ class NetworkProber:
         call = self.dialect.tokenize(text, self.model)
         if call is None:
             raise ValueError("this engine has no tokenizer endpoint")
+        if reason := self.stopped():
+            raise Stop(reason)
         last = ""
-        for wire in (self.wires[tenant], *self.node_wires):
-            try:
-                answer = await wire.request(
-                    "POST", call.path, content=call.body, limits=WireLimits(total=TOKENIZER_SECONDS)
-                )
-            except TransportError as problem:
-                last = str(problem)
-                continue
-            found = self.dialect.token_ids(_json(answer.body)) if answer.status == 200 else None
-            if found is not None:
-                return found
-            last = f"the tokenizer endpoint answered {answer.status}"
-        raise ValueError(f"no tokenizer: {last}")
+        for attempt in range(ATTEMPTS):
+            may_pass = False
+            for wire in (self.wires[tenant], *self.node_wires):
+                try:
+                    answer = await wire.request(
+                        "POST", call.path, content=call.body, limits=WireLimits(total=TOKENIZER_SECONDS)
+                    )
+                except TransportError as problem:
+                    last, may_pass = str(problem), True
+                    continue
+                found = self.dialect.token_ids(_json(answer.body)) if answer.status == 200 else None
+                if found is not None:
+                    return found
+                last = f"the tokenizer endpoint answered {answer.status}"
+                may_pass |= answer.status in (200, 429) or answer.status >= 500
+            if not may_pass or attempt == ATTEMPTS - 1:
+                break
+            await self.sleep(RETRY_PAUSE)
+        raise NoTokenizer(f"no tokenizer: {last}")
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -253,6 +286,9 @@ class NetworkProber:
                 status = answer.status
                 if answer.is_event_stream:
                     async for piece, at in _frames(answer, self.dialect):
+                        if piece is None:
+                            said.garbled = True
+                            continue
                         said.add(piece)
                         first = at if first is None and piece.text else first
                     complete = answer.done
@@ -260,6 +296,7 @@ class NetworkProber:
                     document = _json((await answer.read()).body)
                     said.add(self.dialect.said(document))
                     complete = isinstance(document, dict)
+                    said.garbled = not complete
         except TimeoutError:
             outcome = Outcome.CANCELLED
         except TransportError as failure:
@@ -299,23 +336,41 @@ class NetworkProber:
         A refused key says nothing about health and is left to the trials; `Stop` when the target only
         says that we ask too often."""
         until = self.now() + HEALTH_SECONDS
-        while True:
-            ailing, limited = await self._ailing(max(until - self.now(), 1.0))
-            if not ailing:
-                return ""
-            if self.now() + HEALTH_PAUSE >= until:
-                if limited:
-                    raise Stop(
-                        "The target refuses even a short request as too many (429): ask it in a quieter window."
-                    )
-                return ailing
-            await self.sleep(HEALTH_PAUSE)
+        waiting: set[asyncio.Task[tuple[str, bool]]] = set()
+        ailing, limited = "", False
+        try:
+            while self.now() < until:
+                # A request that hangs may be one lost, so the next is sent beside it.
+                waiting.add(asyncio.create_task(self._ailing(max(until - self.now(), 1.0))))
+                patience = min(HEALTH_PATIENCE, max(until - self.now(), 0.0))
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    ailing, limited = task.result()
+                    if not ailing:
+                        return ""
+                if done:
+                    await self.sleep(HEALTH_PAUSE)
+            for task in await _within(waiting, 5.0):
+                ailing, limited = task.result()
+                if not ailing:
+                    return ""
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+        if limited:
+            raise Stop(
+                "The target refuses even a short request as too many (429): ask it in a quieter window."
+            )
+        return ailing or f"An ordinary short request was not answered within {HEALTH_SECONDS:g} s."
 
     async def _ailing(self, seconds: float) -> tuple[str, bool]:
         """What is wrong now ("" = nothing), and whether it is only a rate limit."""
         for wire in self.node_wires:
             try:
-                answer = await wire.request("GET", self.dialect.health, limits=WireLimits(total=seconds))
+                answer = await wire.request("GET", self.dialect.health, limits=WireLimits(total=min(seconds, 10.0)))
             except TransportError as problem:
                 return f"A node does not answer its health check any more: {problem}", False
             if answer.status not in (200, 401, 403, 404):
@@ -332,13 +387,21 @@ class NetworkProber:
         ), reply.status == 429
 
 
-async def _frames(answer: Any, dialect: Dialect) -> AsyncIterator[tuple[Said, float]]:
+async def _within(
+    tasks: set[asyncio.Task[tuple[str, bool]]], seconds: float
+) -> set[asyncio.Task[tuple[str, bool]]]:
+    """Those of the tasks that end within a while."""
+    return (await asyncio.wait(tasks, timeout=seconds))[0] if tasks else set()
+
+
+async def _frames(answer: Any, dialect: Dialect) -> AsyncIterator[tuple[Said | None, float]]:
+    """What each frame says and when it came; None for a frame that is no JSON."""
     async for event in answer.events():
         if event.done:
             return
         payload = event.json()
         if payload is None:
-            yield Said(error=event.error or "a frame of the stream is no JSON"), event.seconds
+            yield (Said(error=event.error) if event.error else None), event.seconds
         else:
             yield dialect.said(payload), event.seconds
 

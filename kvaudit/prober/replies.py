@@ -37,6 +37,7 @@ class Gathered:
     cached_tokens: int | None = None
     model: str = ""
     build: str = ""
+    garbled: bool = False  # the answer, or a frame of it, is no JSON
 
     def add(self, said: Said) -> None:
         self.text = said.text if said.cumulative else self.text + said.text
@@ -61,6 +62,8 @@ def outcome_of(
     about_length = bool(said.error) and dialect.names_length(said.error, prompt.tokens)
     if status >= 400:
         return Outcome.REFUSED if about_length else Outcome.UNANSWERED
+    if said.garbled:
+        return Outcome.BROKEN
     if said.error:
         if about_length:
             return Outcome.REFUSED

@@ -9,12 +9,12 @@ from kvaudit import engines
 from kvaudit.checks.asking import Limits
 from kvaudit.checks.contract import NodeSeen, Rules
 from kvaudit.engines import reading
-from kvaudit.prober.network import CannotAsk, NetworkProber
+from kvaudit.prober.network import UNKNOWN_REPLICA, CannotAsk, NetworkProber
 from kvaudit.prober.replies import Seal
 from kvaudit.prober.spending import Spent
 from kvaudit.readings import EngineFacts
 from kvaudit.targets import Credentials, Target
-from kvaudit.text.markers import seeded
+from kvaudit.text.markers import Marker, seeded
 from kvaudit.transport import Client
 
 UNREAD_PAGE = 64
@@ -25,7 +25,9 @@ UNREAD_PAGE = 64
 class Permission:
     """What an active run may do. ``prompt_tokens`` is the ceiling of each check (None = the default
     of checks.md: max(20 million, 80 x context)), ``daily_left`` what the deployment may still be
-    sent today; ``stopped`` gives the sentence why nothing more may be sent, or ""."""
+    sent today; ``stopped`` gives the sentence why nothing more may be sent, or "". ``earlier`` holds
+    the markers and decoys of the last 30 days' canary results (measure ``live_markers``, read back
+    with `kvaudit.text.markers.live`): one that surfaces now is a hit as well."""
 
     consent: bool = False
     prompt_tokens: int | None = None
@@ -33,6 +35,7 @@ class Permission:
     seed: int | None = None
     stopped: Callable[[], str] = lambda: ""
     seal: Seal | None = None
+    earlier: Sequence[Marker] = ()
 
 
 def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
@@ -110,6 +113,8 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         rounds_ceiling=ceiling if permission.daily_left is None else min(ceiling, permission.daily_left),
         salts={tenant.name: tenant.salt for tenant in target.tenants if tenant.salt},
         entry_sets_salts=target.entry_sets_salts,
+        earlier=permission.earlier,
+        scope=_scope(target, entry),
     )
     try:
         await prober.calibrate()
@@ -117,6 +122,12 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         await prober.aclose()
         raise
     return prober
+
+
+def _scope(target: Target, entry: str) -> str:
+    """A node that is asked at its own address is known; behind any other entry answers some replica."""
+    alone = next((node for node in target.nodes if node.url.rstrip("/") == entry.rstrip("/")), None)
+    return f"the node {alone.name} alone" if alone is not None else UNKNOWN_REPLICA
 
 
 def _client(url: str, allow: frozenset[tuple[str, str]], credentials: Credentials) -> Client:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 WORDS_IN_MARKER = 6
 
@@ -44,6 +45,26 @@ class Marker:
 
     def __str__(self) -> str:
         return " ".join(self.words)
+
+
+def as_measure(marker: Marker) -> dict[str, Any]:
+    """How a live marker is kept in a result; `live` reads it back."""
+    return {"words": str(marker), "tenant": marker.tenant, "request": marker.request, "decoy": marker.decoy}
+
+
+def live(kept: Iterable[Mapping[str, Any]]) -> tuple[Marker, ...]:
+    """Markers out of what `as_measure` wrote, for the next run's matcher; what is no marker is left out.
+    Who calls this chooses the results of the last 30 days."""
+    found = []
+    for one in kept:
+        said = tuple(str(one.get("words", "")).split())
+        if len(said) == WORDS_IN_MARKER:
+            found.append(
+                Marker(
+                    said, str(one.get("tenant", "")), str(one.get("request", "")), one.get("decoy") is True
+                )
+            )
+    return tuple(found)
 
 
 def draw_words(draw: Draw, count: int, without: Sequence[str] = ()) -> tuple[str, ...]:

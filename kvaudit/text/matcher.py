@@ -107,6 +107,31 @@ class Matcher:
                     yield Match(marker, run, first, start, fuzzy=True)
 
 
+_FRAME = re.compile(r"record\s+(\d{1,4})\b", re.IGNORECASE)
+
+
+def frame_numbers(text: str, marker: Marker) -> tuple[int, ...]:
+    """Numbers of the planted frames that an answer continues, in order: those whose text holds three
+    words of the marker in a row. A piece before the first number belongs to the frame before it. Numbers
+    count modulo 10,000."""
+    pieces = _FRAME.split(text)
+    found = [
+        int(number) for number, said in zip(pieces[1::2], pieces[2::2], strict=True) if _holds(said, marker)
+    ]
+    if len(pieces) > 1 and _holds(pieces[0], marker):
+        found.insert(0, (int(pieces[1]) - 1) % 10_000)
+    return tuple(dict.fromkeys(found))
+
+
+def _holds(text: str, marker: Marker) -> bool:
+    answer = normal_words(text)
+    return any(
+        answer[at] == word and _run(marker.words, first, answer, at) >= SUSPICIOUS_RUN
+        for at in range(len(answer))
+        for first, word in enumerate(marker.words)
+    )
+
+
 def _run(marker: tuple[str, ...], first: int, answer: list[str], at: int) -> int:
     run = 0
     while first + run < len(marker) and at + run < len(answer) and marker[first + run] == answer[at + run]:

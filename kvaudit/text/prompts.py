@@ -150,6 +150,14 @@ def draw_needles(
     )
 
 
+def together(nonce: Nonce, needles: Sequence[Needle]) -> str:
+    """One question for everything: the keys in order, then the first of them begun. A model that can
+    goes on through the list; each value is recognised by the key that it names."""
+    said = f"Code {NONCE_KEY}: {nonce.word}. "
+    keys = ", ".join(f"Locker {needle.key}" for needle in needles)
+    return f" {said}{said}The list of {keys} and Code {NONCE_KEY}, each with its word.{needles[0].question}"
+
+
 def draw_leads(draw: Draw, count: int) -> list[str]:
     """Beginnings of prompts: a word that differs in its first letter while letters last, then in the
     word, and a second one, so that two runs hardly ever share more than a first word."""

@@ -26,6 +26,7 @@ class Prompt:
     tokens: int
     ids: bytes | None = None
     text: str | None = None
+    frame_tokens: int | None = None  # of one numbered frame, about: digits may differ by a token
 
 
 class Spelling:
@@ -70,7 +71,7 @@ class Spelling:
             pieces.append(_encoded(said))
         pieces += filler.take(room - laid)
         pieces.append(_encoded(end))
-        return Prompt(tokens, b",".join(piece for piece in pieces if piece))
+        return Prompt(tokens, b",".join(piece for piece in pieces if piece), frame_tokens=filler.usual)
 
 
 class _Frames:
@@ -81,6 +82,11 @@ class _Frames:
         self._head_json, self._body_json = _encoded(head), _encoded(body)
         self._digit_json = [_encoded(digit) for digit in digits]
         self._numbers = self._count()
+
+    @property
+    def usual(self) -> int:
+        """Tokens of a frame numbered with ones."""
+        return len(self._head) + 4 * len(self._digits[1]) + len(self._body)
 
     def _count(self) -> Iterator[tuple[int, int, int, int]]:
         number = 0
@@ -135,7 +141,7 @@ async def counted(
         text = lead + _laid(shape.numbered, frames, needles) + " a" * letters + tail
         over = await count(text) - tokens
         if over == 0:
-            return Prompt(tokens, text=text)
+            return Prompt(tokens, text=text, frame_tokens=frame_tokens)
         if over > letters:
             frames -= max(1, -(-(over - letters) // frame_tokens))
             letters = 0
