@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -17,11 +19,12 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="about dropping root")
 
 
 @pytest.fixture
-def state() -> Path:
+def state() -> Iterator[Path]:
     folder = new_state()
     folder.mkdir()
     (folder / "run").mkdir()
-    return folder
+    yield folder
+    shutil.rmtree(folder.parent)
 
 
 def test_a_url_names_the_socket_in_the_host_s_place(state: Path) -> None:
