@@ -14,6 +14,7 @@ from kvaudit import checks as known_checks
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Team, User
 from kvaudit.audits.planning import PlanSpec
+from kvaudit.audits.schedule import Schedule
 from kvaudit.fleet.models import Deployment
 from kvaudit.web import lengths, windows
 
@@ -125,6 +126,10 @@ class PlanForm(forms.Form):
             self.add_error(
                 "engine", "An engine without a team reaches every team: that takes a fleet-wide operator."
             )
+        if not self.errors.keys() & {"cron", "interval", "zone"}:
+            schedule = Schedule(" ".join(cleaned["cron"].split()), cleaned["zone"], cleaned["interval"])
+            if problem := schedule.problem():
+                self.add_error("cron", problem)
         if not self.errors and (problem := self.spec().problem()):
             raise ValidationError(problem)
         return cleaned

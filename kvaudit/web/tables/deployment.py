@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvaudit.audits.defaults import Missing as WaitingCheck
 from kvaudit.audits.defaults import missing_for
 from kvaudit.audits.models import Plan, Result, Run
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from kvaudit.verdict import Verdict
+from kvaudit.web.audit_kinds import able_active
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
 from kvaudit.web.tables.readings import Line, main_lines, notes, other_lines
@@ -56,6 +58,7 @@ class DeploymentPage:
     runs: Sequence[Run]
     pending: Run | None
     missing: Sequence[Missing]
+    active_checks: Sequence[str]  # those that could be asked for now
     consent: Consent | None
     pauses: Sequence[Pause]  # of this deployment and of the whole fleet
 
@@ -68,6 +71,7 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
     status = status_of(deployment)
     results = _results(status)
     nodes = _nodes(deployment)
+    waiting = missing_for(deployment)
     plans = list(Plan.objects.for_deployment(deployment).order_by("name", "pk"))
     consent = Consent.objects.current().filter(deployment=deployment).first()
     runs = list(Run.objects.of(deployment).select_related("plan", "actor").before(None)[:RECENT_RUNS])
@@ -86,7 +90,8 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
         plans=plans,
         runs=runs,
         pending=next((run for run in runs if not run.ended and run.not_before <= status.moment), None),
-        missing=missing(deployment, status, nodes, plans),
+        missing=missing(status, nodes, plans, waiting),
+        active_checks=able_active(deployment, waiting),
         consent=consent,
         pauses=list(Pause.objects.current().applying_to(deployment)),
     )
@@ -146,7 +151,7 @@ def _nodes(deployment: Deployment) -> list[NodeRow]:
 
 
 def missing(
-    deployment: Deployment, status: DeploymentStatus, nodes: Sequence[NodeRow], plans: Sequence[Plan]
+    status: DeploymentStatus, nodes: Sequence[NodeRow], plans: Sequence[Plan], waiting: Sequence[WaitingCheck]
 ) -> list[Missing]:
     """What stands between this deployment and a full judgement, most basic first."""
     found: list[Missing] = []
@@ -160,7 +165,7 @@ def missing(
             Missing("No enabled plan selects it.", "Add it to a plan: nothing is audited on schedule.")
         )
     cannot_run: dict[str, list[str]] = {}
-    for each in missing_for(deployment):
+    for each in waiting:
         cannot_run.setdefault(each.why, []).append(each.check)
     found += [Missing(f"{_some(names)} cannot run yet.", why) for why, names in cannot_run.items()]
     planned = {name for plan in plans if plan.enabled for name in plan.checks}

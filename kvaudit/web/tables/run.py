@@ -12,6 +12,7 @@ from kvaudit.verdict import Verdict
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
 from kvaudit.web.tables.measures import Measure, readable, stored
+from kvaudit.web.tables.reproduce import command
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class RunPage:
     others: Sequence[Result]  # of attempts that do not count: a fail of any attempt stands
     not_reached: Sequence[str]  # checks of the run without a result
     previous: Run | None
+    command: str  # asks the same again by hand; "" when nothing can
 
 
 def run_page(run: Run) -> RunPage:
@@ -60,6 +62,7 @@ def run_page(run: Run) -> RunPage:
         previous=Run.objects.filter(deployment_id=run.deployment_id, pk__lt=run.pk, verdict__isnull=False)
         .order_by("-id")
         .first(),
+        command=command(run),
     )
 
 
