@@ -7,33 +7,43 @@ it. A clean account clears no other check: the incident's decode side counted ev
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kvaudit.checks import register
-from kvaudit.checks.asking import Outcome, Plan, Prober, Stop
+from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, kept, trial, unaskable, void_share, voids
+from kvaudit.checks.trials import VOID_SHARE, Trial, denied, harmed, kept, trial, unaskable, void_share, voids
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_leads, draw_nonce
 from kvaudit.verdict import Evidence, Result, Verdict
 
 PROMPTS = 20
 SHORTEST, SPREAD = 300, 900
-TOLERANCE = 2
+FIRST_WORDS = 8
+"""Tokens of a beginning that an earlier run may have sent as well; with pages of 16 and more they fill none."""
+
+FINE_PAGE = 16
 
 
 @dataclass(slots=True)
 class AccountingSeen:
-    """Trials of ``PROMPTS`` prompts over all tenants; ``page`` in tokens bounds what a shared first
-    page may honestly be counted as."""
+    """Trials of ``PROMPTS`` prompts over all tenants. ``tolerance``: tenant -> cached tokens that a new
+    prompt may honestly show: what the target adds itself (a template), rounded up to a page."""
 
     trials: list[Trial] = field(default_factory=list)
-    page: int = 64
-    added: dict[str, int] = field(default_factory=dict)
+    tolerance: Mapping[str, int] = field(default_factory=dict)
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     unaskable: bool = False
+
+
+def tolerance(added: int, limits: Limits) -> int:
+    """Cached tokens that say nothing: the template's own, rounded up to a page. Where pages are finer than
+    16 tokens, or unknown, a first word that another run happened to draw is not held against the target."""
+    slack = 0 if limits.page_read and limits.page >= FINE_PAGE else FIRST_WORDS
+    return -(-(added + slack) // limits.page) * limits.page
 
 
 @register
@@ -56,7 +66,9 @@ class Accounting:
         if prober is None:
             return AccountingSeen(unaskable=True)
         limits = prober.limits
-        seen = AccountingSeen(page=limits.page)
+        seen = AccountingSeen(
+            tolerance={tenant: tolerance(prober.template.get(tenant, 0), limits) for tenant in prober.tenants}
+        )
         try:
             for number, lead in enumerate(draw_leads(prober.draw, PROMPTS)):
                 tenant = prober.tenants[number % len(prober.tenants)]
@@ -67,6 +79,8 @@ class Accounting:
                 reply = await prober.ask(tenant, prompt, max_tokens=16, stream=number % 2 == 0)
                 seen.trials.append(trial("unique", reply, tenant=tenant, nonce=nonce, room=16, repeat=number))
                 seen.evidence.extend(reply.evidence)
+                if problem := await harmed(prober, reply):
+                    raise Stop(f"Stopped: {problem}", harm=True)
         except Stop as stop:
             seen.stopped = stop.reason
         return seen
@@ -86,7 +100,7 @@ DOES_NOT_PROVE = (
 def _judge(seen: AccountingSeen) -> Result:
     answered = [one for one in seen.trials if one.outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT)]
     miscounted = [one for one in answered if one.usage_right is False]
-    phantom = [one for one in answered if (one.cached_tokens or 0) > seen.page]
+    phantom = [one for one in answered if (one.cached_tokens or 0) > seen.tolerance.get(one.tenant, 0)]
     unreported = [one for one in answered if one.cached_tokens is None]
     uncounted = [one for one in answered if one.prompt_tokens is None]
     impossible = [
@@ -104,7 +118,7 @@ def _judge(seen: AccountingSeen) -> Result:
         "phantom_cached": len(phantom),
         "largest_cached_tokens": max((one.cached_tokens or 0 for one in answered), default=None),
         "cached_not_reported": len(unreported),
-        "tolerance_tokens": seen.page,
+        "tolerance_tokens": max(seen.tolerance.values(), default=0),
     }
 
     def result(

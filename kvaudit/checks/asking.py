@@ -146,6 +146,11 @@ class Prober(Protocol):
         ...
 
     @property
+    def template(self) -> Mapping[str, int]:
+        """Tenant -> tokens that the target adds to every prompt, as calibrated."""
+        ...
+
+    @property
     def earlier(self) -> Sequence[Marker]:
         """Markers and decoys of runs of the last 30 days on this deployment: still live."""
         ...
