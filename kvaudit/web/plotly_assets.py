@@ -29,13 +29,18 @@ def folder() -> Path:
     return Path(next(iter(found.submodule_search_locations))) / "package_data"
 
 
+class PrefixedStorage(FileSystemStorage):
+    """collectstatic puts its files below ``prefix``."""
+
+    prefix = PREFIX
+
+
 class PlotlyFinder(BaseFinder):
     """Gives the one script to collectstatic and to the server; the package's other files stay out."""
 
     def __init__(self, app_names: object = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.storage = FileSystemStorage(location=folder())
-        self.storage.prefix = PREFIX  # type: ignore[attr-defined] - collectstatic reads it
+        self.storage = PrefixedStorage(location=folder())
 
     def find(self, path: str, find_all: bool = False, **kwargs: Any) -> Any:
         if path != f"{PREFIX}/{NAME}":

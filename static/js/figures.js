@@ -39,6 +39,7 @@
     const style = getComputedStyle(document.documentElement);
     const layout = coloured(figure.source.layout, style);
     layout.autosize = true;
+    layout.showlegend = false;
     layout.uirevision = "kept"; // a redraw keeps the zoom
     layout.font = { family: getComputedStyle(document.body).fontFamily, ...layout.font };
     layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
@@ -47,7 +48,73 @@
 
   const draw = async (figure) => {
     const [data, layout] = resolved(figure);
+    data.forEach((trace) => { if (figure.hidden.has(groupOf(trace))) trace.visible = false; });
+    legend(figure, data);
     await Plotly.react(figure.plot, data, layout, CONFIG);
+  };
+
+  // The legend: buttons with words, so that kinds can be hidden from the keyboard too. plotly's own takes
+  // half of a narrow drawing and hears the mouse alone.
+  const SHAPES = {
+    circle: "M8 2a6 6 0 1 0 .1 0z",
+    octagon: "M5.5 2h5L14 5.5v5L10.5 14h-5L2 10.5v-5z",
+    square: "M3 3h10v10H3z",
+    "triangle-up": "M8 2l6.5 12h-13z",
+    diamond: "M8 1l6 7-6 7-6-7z",
+    "diamond-tall": "M8 0l4 8-4 8-4-8z",
+    hourglass: "M3 2h10L3 14h10z",
+    cross: "M6 2h4v4h4v4h-4v4H6v-4H2V6h4z",
+  };
+  const groupOf = (trace) => trace.legendgroup ?? trace.name;
+
+  const glyph = (trace) => {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+    const marker = trace.mode?.includes("markers") && trace.marker;
+    svg.setAttribute("viewBox", "0 0 16 16");
+    svg.setAttribute("aria-hidden", "true");
+    if (marker) {
+      path.setAttribute("d", SHAPES[marker.symbol] ?? SHAPES.circle);
+      path.setAttribute("fill", marker.color);
+      path.setAttribute("stroke", marker.line?.color ?? "none");
+    } else if (trace.fill || trace.type === "bar") {
+      path.setAttribute("d", "M1 3h14v10H1z");
+      path.setAttribute("fill", trace.fillcolor ?? trace.marker?.color ?? "none");
+    } else {
+      path.setAttribute("d", "M0 8h16");
+      path.setAttribute("fill", "none");
+      path.setAttribute("stroke", trace.line?.color ?? "currentColor");
+      path.setAttribute("stroke-width", Math.min(trace.line?.width ?? 2, 6));
+      if (!["solid", undefined].includes(trace.line?.dash)) path.setAttribute("stroke-dasharray", "4 2");
+    }
+    svg.append(path);
+    return svg;
+  };
+
+  const legend = (figure, data) => {
+    const list = figure.legend;
+    const held = list.contains(document.activeElement) ? document.activeElement.dataset.group : null;
+    list.replaceChildren();
+    const groups = new Set();
+    for (const trace of data) {
+      const group = groupOf(trace);
+      if (trace.showlegend === false || !trace.name || groups.has(group)) continue;
+      groups.add(group);
+      const button = document.createElement("button");
+      button.type = "button";
+      button.dataset.group = group;
+      button.setAttribute("aria-pressed", String(!figure.hidden.has(group)));
+      button.append(glyph(trace), plain(trace.name));
+      button.addEventListener("click", () => {
+        if (!figure.hidden.delete(group)) figure.hidden.add(group);
+        draw(figure);
+      });
+      const item = document.createElement("li");
+      item.append(button);
+      list.append(item);
+    }
+    list.hidden = groups.size < 2;
+    if (held !== null) [...list.querySelectorAll("button")].find((each) => each.dataset.group === held)?.focus();
   };
 
   // Marks that lead somewhere, in order of x: [{curve, point, x, y, href, text}].
@@ -65,7 +132,7 @@
   };
 
   const plain = (text) =>
-    new DOMParser().parseFromString(String(text ?? "").replaceAll("<br>", ". "), "text/html").body.textContent;
+    new DOMParser().parseFromString(String(text ?? "").replaceAll("<br>", "; "), "text/html").body.textContent;
 
   // Only addresses of this product: figures carry no others, and a slip must not become a way out.
   const open = (href) => {
@@ -148,7 +215,8 @@
     if (cursor < 0) return marks.length - 1;
     if (key === "ArrowLeft") return Math.max(0, cursor - 1);
     if (key === "ArrowRight") return Math.min(marks.length - 1, cursor + 1);
-    const lanes = figure.plot._fullLayout.yaxis._categories ?? [];
+    const { yaxis, yaxis2 } = figure.plot._fullLayout;
+    const lanes = (yaxis2 ?? yaxis)._categories ?? [];
     const row = (mark) => (lanes.length ? lanes.indexOf(mark.y) : Number(mark.y));
     const here = row(marks[cursor]);
     const wanted = key === "ArrowUp" ? 1 : -1;
@@ -185,7 +253,7 @@
     figure.status = document.createElement("p");
     figure.status.className = "vh";
     figure.status.setAttribute("role", "status");
-    plot.before(toolbar(figure));
+    figure.legend.before(toolbar(figure));
     plot.after(figure.status);
     plot.tabIndex = 0;
     plot.setAttribute("role", "application");
@@ -203,6 +271,11 @@
       const answer = await fetch(figure.element.dataset.figure, { headers: { Accept: "application/json" } });
       if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
       figure.source = await answer.json();
+      figure.hidden = new Set();
+      figure.legend = document.createElement("ul");
+      figure.legend.className = "figure-legend";
+      figure.legend.setAttribute("aria-label", "Kinds of marks, shown or hidden");
+      figure.plot.before(figure.legend);
       const began = performance.now();
       await draw(figure);
       figure.element.dataset.milliseconds = Math.round(performance.now() - began);

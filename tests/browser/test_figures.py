@@ -3,7 +3,6 @@ right in both schemes, and with a table that says the same."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest

@@ -18,7 +18,8 @@ from kvaudit.audits.models import CheckState, Overdue, StateChange
 from kvaudit.audits.windows import spans as window_spans
 from kvaudit.fleet.models import Deployment, FingerprintChange, Pause
 
-CAPACITY, VERSION, SCHEDULE, PAUSED = "capacity", "version", "schedule", "probes paused"
+CAPACITY, VERSION = "capacity change", "version change"  # the check "version" has a lane of its own
+SCHEDULE, PAUSED = "schedule", "probes paused"
 WAIVERS, INCIDENTS = "waivers", "incidents"
 EXPIRED, OVERDUE, SMALL = "expired", "overdue", "within tolerance"
 

@@ -75,14 +75,15 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def axis(**more: Any) -> dict[str, Any]:
-    """An axis in the tokens of the page."""
+def axis(*, title: str = "", **more: Any) -> dict[str, Any]:
+    """An axis in the tokens of the page; foreign words of a ``title`` go through `said`."""
     return {
         "gridcolor": "--rule",
         "linecolor": "--rule-strong",
         "zerolinecolor": "--rule",
         "tickcolor": "--rule-strong",
         "automargin": True,
+        "title": {"text": title, "font": {"size": 12}},
         **more,
     }
 
@@ -102,8 +103,6 @@ def layout(*, height: int, x: Mapping[str, Any], y: Mapping[str, Any], **more: A
             "align": "left",
         },
         "hovermode": "closest",
-        "showlegend": True,
-        "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "font": {"color": "--ink"}},
         "xaxis": axis(**x),
         "yaxis": axis(**{"fixedrange": True, **y}),
         **more,

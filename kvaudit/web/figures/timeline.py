@@ -130,11 +130,11 @@ def build(
     data += [_symbols(kind, [mark for mark in marks if mark.kind == kind], names) for kind in kinds]
     margin = (now - start) * 0.015
     shown = layout(
-        height=LANE_PIXELS * max(len(lanes), 2) + 90,
+        height=LANE_PIXELS * max(len(lanes), 2) + 70,
         x={
             "type": "date",
             "range": [local(start - margin), local(now + margin)],
-            "title": {"text": f"time in {said(timezone.get_current_timezone_name(), limit=60)}"},
+            "title": f"time in {said(timezone.get_current_timezone_name(), limit=60)}",
         },
         y={"visible": False, "range": [0, 1]},
     )
@@ -148,7 +148,6 @@ def build(
         range=[-0.7, len(lanes) - 0.3],
         zeroline=False,
     )
-    shown["legend"]["groupclick"] = "togglegroup"
     return [trace for trace in data if trace["x"]], shown
 
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
 from kvaudit.accounts.access import can
-from kvaudit.web.audit_kinds import able_active
-from kvaudit.web.figures import timeline
+from kvaudit.audits.models import Result
+from kvaudit.audits.status import DeploymentStatus
+from kvaudit.web.figures import capacity, prefill, timeline
 from kvaudit.web.page import SignedIn, deployment_or_404, page
+from kvaudit.web.tables.capacity import capacity_of
 from kvaudit.web.tables.deployment import deployment_page
 from kvaudit.web.tables.progress import progress_of
+
+
+def _pool_measures(status: DeploymentStatus) -> Mapping[str, Any] | None:
+    """What the pool check last measured."""
+    now = status.checks.get("pool")
+    if now is None or now.result_id is None:
+        return None
+    found = Result.objects.filter(pk=now.result_id).values_list("measures", flat=True).first()
+    return found if isinstance(found, dict) else None
 
 
 @page()
@@ -24,12 +38,15 @@ def deployment(request: SignedIn, slug: str) -> HttpResponse:
         "shown": shown,
         "deployment": found,
         "timeline": timeline.figure_of(found),
+        "capacity": capacity_of(_pool_measures(shown.status)),
+        "capacity_figure": capacity.figure_of(found),
+        "prefill_figure": prefill.figure_of(found),
         "progress": progress_of(shown.pending) if shown.pending else None,
         "may_run": can(request.user, "run_audits", found.team_id),
         "may_pause": can(request.user, "pause_probes", found.team_id),
         "may_consent": can(request.user, "give_consent", found.team_id),
         "may_edit": can(request.user, "edit_fleet", found.team_id),
-        "active_checks": able_active(found),
+        "active_checks": shown.active_checks,
         "may_plan": can(request.user, "edit_plans", found.team_id),
     }
     return render(request, "deployment/deployment.html", context)

@@ -11,12 +11,14 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from kvaudit.fleet.models import Deployment
-from kvaudit.web.figures import events, timeline
+from kvaudit.web.figures import capacity, events, prefill, timeline
 from kvaudit.web.figures.frame import Trace, answer
 from kvaudit.web.page import SignedIn, deployment_or_404, page
 
 FIGURES: dict[str, Callable[[Deployment], tuple[list[Trace], dict[str, Any]]]] = {
     "timeline": timeline.draw,
+    "capacity": capacity.draw,
+    "prefill": prefill.draw,
 }
 ROWS = 200
 
