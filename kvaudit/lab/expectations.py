@@ -55,8 +55,14 @@ ROWS = (
     Row("healthy", ("healthy",)),
     Row("none", ("none",), _REJECTED_RIGHT, SMALL),
     Row("unified", ("healthy",), {}, {"unified": True, "prefill_pool": 16_384}),
-    # vLLM completes on /invocations without asking for the key that /v1 wants (vllm#58144)
-    Row("vllm", ("healthy",), {"exposure": "fail"}, {"flavour": "vllm", "prefill_pool": 16_384}),
+    # vLLM completes on /invocations without asking for the key that /v1 wants (vllm#58144), and whether
+    # a NIXL lease can expire must be declared
+    Row(
+        "vllm",
+        ("healthy",),
+        {"exposure": "fail", "version": "inconclusive"},
+        {"flavour": "vllm", "prefill_pool": 16_384},
+    ),
     Row(
         "stale_pages",
         ("stale_pages",),

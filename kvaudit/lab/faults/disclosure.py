@@ -12,7 +12,7 @@ from kvaudit.lab.faults.base import Faults
 
 _POOL_FIELDS = frozenset({"max_total_num_tokens", "max_req_input_len", "token_capacity"})
 _POOL_METRICS = re.compile(
-    r"^(?:# \w+ )?(?:sglang:(?:max_total_num_tokens|num_pages)\b|vllm:cache_config_info)"
+    r"^(?:# \w+ )?(?:sglang:(?:max_total_num_tokens|num_pages|kv_available_tokens)\b|vllm:cache_config_info)"
 )
 
 

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kvaudit.lab.command import main
+from kvaudit.lab.faults import combine, known
+from kvaudit.lab.faults.base import Faults
+
+SPECIFIED = [
+    "none",
+    "stale_pages",
+    "healthy",
+    "fixed_0_5_20",
+    "fixed_0_5_21",
+    "short_transfer",
+    "late_writer",
+    "lease_expiry",
+    "crossed",
+    "mixed_len",
+    "snapshot_restore",
+    "phantom_cache",
+    "shared_prefix",
+    "salt_ignored",
+    "tier_salt_dropped",
+    "quality_drift",
+    "status_200_length",
+    "empty_200",
+    "reject_500",
+    "sse_error_in_200",
+    "pool_stranded",
+    "wedge_at_limit",
+    "auto_truncate",
+    "gateway_cache",
+    "flaky",
+    "dripping",
+    "bomb",
+    "redirect",
+    "hidden_pool",
+    "zero_gauges",
+    "nightly_version",
+    "unauthenticated",
+    "keys_in_server_info",
+    "capacity_change",
+]
+
+
+def test_faults_lists_every_fault_with_its_report(capsys):
+    assert main(["faults", "--json"]) == 0
+    listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert set(listed) == set(SPECIFIED)
+    without = {name for name, each in listed.items() if not each["reports"]}
+    assert without <= {"none", "healthy", "flaky", "dripping", "bomb", "redirect"}
+    assert all(len(each["about"]) > 20 for each in listed.values())
+    assert main(["faults"]) == 0
+    assert "sglang#30233" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fault", [name for name in SPECIFIED if name not in ("none", "healthy")])
+def test_every_fault_overrides_the_right_behaviour_somewhere(fault):
+    own = set(vars(known()[fault])) | {name for each in known()[fault].__mro__[1:-2] for name in vars(each)}
+    assert own & set(vars(Faults)) - {"__init__", "__module__", "__doc__", "name", "reports", "flavours"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["serve", "--fault", "nonsense"], "there is no fault called 'nonsense'"),
+        (["serve", "--fault", "stale_pages", "--flavour", "vllm"], "does not exist in flavour 'vllm'"),
+        (["serve", "--flavour", "vllm", "--prefill-pool", "4096"], "estimated maximum model length"),
+        (["serve", "--prefill-pool", "12"], "at least 64 tokens"),
+        (["serve", "--prefill-pool", "many"], "invalid"),
+        (["matrix", "--fault", "nonsense"], "there is no matrix row called 'nonsense'"),
+        (["matrix", "--check", "nonsense"], "there is no check called 'nonsense'"),
+        (["nonsense"], "invalid choice"),
+        ([], "required"),
+    ],
+)
+def test_misuse_is_exit_3_with_a_sentence(arguments, sentence, capsys):
+    assert main(arguments) == 3
+    assert sentence in capsys.readouterr().err
+
+
+def test_faults_combine():
+    both = combine(["stale_pages", "hidden_pool"])
+    assert both.name == "stale_pages+hidden_pool"
+    assert both.flavours == ("sglang",)
+    assert both().count_is_right(1, 8)
+    assert both().disclose("", {"max_total_num_tokens": 1, "version": "x"}) == {"version": "x"}
+    assert combine([]) is Faults
+    assert combine(["none"]) is Faults

@@ -1,0 +1,106 @@
+"""The lab as a process of its own on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import orjson
+import pytest
+
+from kvaudit.lab.serve import listen
+from kvaudit.transport import Client, Limits
+from tests.lab.asking import AMBER, WALNUT, frames
+
+
+@contextmanager
+def process(*arguments):
+    """`kvaudit lab ARGUMENTS --json`; yields what it prints."""
+    command = [sys.executable, "-m", "kvaudit.cli", "lab", *arguments, "--json"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        yield json.loads(running.stdout.readline()), running
+    finally:
+        running.send_signal(signal.SIGTERM)
+        try:
+            running.wait(20)
+        finally:
+            running.kill()
+            running.communicate()
+
+
+def ask(about, tenant, prompt, tokens):
+    async def main():
+        key = about["tenants"][tenant]["key"]
+        headers = [("Authorization", f"Bearer {key}")]
+        async with Client(about["entry"], allow=[("POST", "/v1/completions")], headers=headers) as client:
+            body = orjson.dumps({"prompt": prompt, "max_tokens": tokens})
+            answer = await client.request("POST", "/v1/completions", content=body, limits=Limits(60, 5, 60))
+            return answer.status, orjson.loads(answer.body)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_it_describes_itself_leaks_over_sockets_and_stops_when_told():
+    with process("serve", "--fault", "stale_pages") as (about, running):
+        assert {"entry", "nodes", "tenants", "model", "context", "pools", "engine", "version"} <= about.keys()
+        assert [node["role"] for node in about["nodes"]] == ["prefill", "decode"]
+        assert about["pools"] == {"prefill": 5_328, "decode": 11_040}
+        assert (about["engine"], about["version"], about["context"]) == ("sglang", "0.5.19", 8_192)
+        assert ask(about, 0, frames(AMBER, 5_000), 64)[0] == 200
+        status, said = ask(about, 1, frames(WALNUT, 7_000), 64)
+        assert (status, said["usage"]["prompt_tokens"]) == (200, 7_000)
+        assert "falcon meadow velvet" in said["choices"][0]["text"]
+    assert running.returncode == 0
+
+
+@pytest.mark.slow
+def test_it_starts_in_less_than_a_second_of_processor_time():
+    with process("serve") as (_, running):
+        ticks = Path(f"/proc/{running.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        seconds = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+    assert seconds < 1.0
+
+
+@pytest.mark.slow
+def test_the_demo_fleet_keeps_its_addresses_over_a_restart(tmp_path):
+    found = []
+    for _ in range(2):
+        with process("fleet", "--state", str(tmp_path)) as (about, _running):
+            found.append({each["slug"]: each["entry"] for each in about["deployments"]})
+    assert found[0] == found[1]
+    assert set(found[0]) == {"lab-leaking", "lab-fixed", "lab-shifting"}
+
+
+def test_a_taken_port_is_a_sentence():
+    taken = listen()
+    with pytest.raises(OSError, match="choose another --port"):
+        listen(taken.getsockname()[1])
+    taken.close()
+
+
+def test_answers_over_sockets_are_not_held_back():
+    """Nagle and delayed acknowledgement would add 40 ms to every answer."""
+    from kvaudit.lab.config import LabConfig
+    from kvaudit.lab.serve import serve
+
+    async def main():
+        running = await serve(LabConfig(time_scale=0))
+        times = []
+        async with Client(running.node_urls[0], allow=[("GET", "/v1/models")]) as client:
+            for _ in range(20):
+                began = time.perf_counter()
+                await client.get("/v1/models")
+                times.append(time.perf_counter() - began)
+        await running.stop()
+        return sorted(times)
+
+    assert asyncio.run(main())[4] < 0.03
