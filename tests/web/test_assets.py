@@ -43,3 +43,14 @@ def test_every_template_says_its_context(path):
 
 def test_the_stylesheet_stays_small():
     assert sum(path.stat().st_size for path in (ROOT / "static/css").glob("*.css")) < 30_000
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_file_that_a_template_names_is_there(path):
+    """With hashed names, a file that is not there breaks the page; only in production."""
+    from django.contrib.staticfiles import finders
+    from django.template.loader import get_template
+
+    get_template(str(path.relative_to(ROOT / "templates")))
+    for name in re.findall(r"{%\s*static\s+[\"']([^\"']+)[\"']", path.read_text()):
+        assert finders.find(name), f"{name}, named in {path}, is nowhere"
