@@ -86,7 +86,9 @@ class House:
         self._child("valkey", lambda log: self.valkey.start(log), self.valkey.ready)
 
     def start_worker(self, *queues: str) -> None:
-        """One worker; ready when it says so."""
+        """One worker, unless it runs already; ready when it says so."""
+        if "worker" in self.children:
+            return
         command = [
             sys.executable,
             "-m",
@@ -101,14 +103,18 @@ class House:
         ]
         command += ["-Q", ",".join(queues or ("passive", "active")), "-c", str(self.concurrency)]
         command += ["--without-gossip", "--without-mingle"]
-        self._celery("worker", command, " ready.")
+        self._celery("worker", command)
 
     def start_beat(self) -> None:
+        if "beat" in self.children:
+            return
         command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile="]
-        self._celery("beat", command, "beat: Starting")
+        self._celery("beat", command)
 
     def kill(self, name: str) -> None:
-        """SIGKILL to the process and its whole group, as the kernel's memory killer would."""
+        """SIGKILL to the process, if it runs, and its whole group, as the kernel's memory killer would."""
+        if name not in self.children:
+            return
         self.children[name].end_group()
         process = self.children.pop(name).process
         assert process is not None
@@ -146,7 +152,7 @@ class House:
         with psycopg.connect(self.postgres.url(embedded.OWNER_ROLE), autocommit=True) as connection:
             connection.execute(statement, values)  # type: ignore[arg-type]
 
-    def until(self, truth: Callable[[], Any], what: str, seconds: float = 30) -> Any:
+    def until(self, truth: Callable[[], Any], what: str, seconds: float = 60) -> Any:
         """Wait until ``truth()`` holds; its value. Else: what did not happen, and the worker's words."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -180,14 +186,12 @@ class House:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def _celery(self, name: str, command: list[str], says: str) -> None:
-        path = self.state / f"{name}.log"
-        before = path.stat().st_size if path.exists() else 0
-
-        def said() -> bool:
-            return says in path.read_bytes()[before:].decode(errors="replace")
-
-        self._child(name, lambda log: spawn(command, env=self.env, log=log, cwd=ROOT), said)
+    def _celery(self, name: str, command: list[str]) -> None:
+        """Ready when it touches its sign of life (`kvaudit.ops.alive`)."""
+        alive = self.state / f"{name}.alive"
+        alive.unlink(missing_ok=True)
+        env = {**self.env, "KVAUDIT_ALIVE_FILE": str(alive)}
+        self._child(name, lambda log: spawn(command, env=env, log=log, cwd=ROOT), alive.exists)
 
     def _child(
         self, name: str, start: Callable[[Any], subprocess.Popen[bytes]], ready: Callable[[], bool]
@@ -197,7 +201,7 @@ class House:
             child = Child(name, lambda: start(log), grace=20, log_path=path)
             child.start()
         self.children[name] = child
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not ready():
             assert child.alive(), f"{name} does not start: {child.last_words()}"
             assert time.monotonic() < deadline, f"{name} is not ready: {child.last_words()}"

@@ -15,9 +15,6 @@ GOOD = payload("sglang/server_info-single-0.5.22.json")
 def tidy(house):
     yield
     house.quiet()
-    for name in ("beat", "worker"):
-        if name in house.children:
-            house.kill(name)
     for name, start in (("postgres", house.start_database), ("valkey", house.start_broker)):
         if name not in house.children:
             start()
@@ -28,7 +25,7 @@ def run_of(house, deployment, columns="id, state, attempt, verdict"):
 
 
 def test_a_worker_killed_in_mid_run_is_retried_once_then_the_run_ends_as_error(house):
-    with background(slow(1.5, sglang_node(GOOD))) as node:
+    with background(slow(1.0, sglang_node(GOOD))) as node:
         house.start_worker()
         house.start_beat()
         made = house.furnish(deployments={"killed-twice": [node.url]}, audit=True)["killed-twice"]
@@ -54,7 +51,7 @@ def test_a_worker_killed_in_mid_run_is_retried_once_then_the_run_ends_as_error(h
 
 
 def test_a_killed_pool_child_is_retried_and_the_retry_counts(house):
-    with background(slow(1.0, sglang_node(GOOD))) as node:
+    with background(slow(0.6, sglang_node(GOOD))) as node:
         house.start_worker()
         house.start_beat()
         made = house.furnish(deployments={"killed-once": [node.url]}, audit=True)["killed-once"]
@@ -68,6 +65,7 @@ def test_a_killed_pool_child_is_retried_and_the_retry_counts(house):
 
 def test_a_broker_killed_with_runs_in_its_queue_loses_none(house):
     with background(sglang_node(GOOD)) as node:
+        house.kill("worker")
         house.start_beat()  # beat alone: its messages wait in the broker
         made = house.furnish(deployments={f"broker-{number}": [node.url] for number in range(10)}, audit=True)
         house.kill("valkey")
@@ -91,7 +89,7 @@ def test_a_broker_killed_with_runs_in_its_queue_loses_none(house):
 
 
 def test_a_database_killed_in_mid_run_costs_no_result(house):
-    with background(slow(1.0, sglang_node(GOOD))) as node:
+    with background(slow(0.6, sglang_node(GOOD))) as node:
         house.start_worker()
         house.start_beat()
         made = house.furnish(deployments={"database": [node.url]}, audit=True)["database"]
@@ -106,6 +104,7 @@ def test_a_database_killed_in_mid_run_costs_no_result(house):
 
 def test_an_hour_without_a_worker_brings_one_audit_each_not_sixty(house):
     with background(sglang_node(GOOD)) as node:
+        house.kill("worker")
         names = [f"hour-{number}" for number in range(5)]
         made = list(house.furnish(deployments={name: [node.url] for name in names}, interval=60).values())
         house.do(
