@@ -13,7 +13,7 @@ from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
-from kvaudit.checklists.standing import COLUMNS, Cell, Matrix, Row, Says, stand
+from kvaudit.checklists.standing import Cell, Matrix, Row, Says, micros, stand
 from kvaudit.fleet.intervals import IntervalQuerySet
 from kvaudit.fleet.querysets import DeploymentQuerySet
 
@@ -57,16 +57,18 @@ class AssessedQuerySet(DeploymentQuerySet):
             late[pk] = min(since, late.get(pk, since))
         every = [*common, *(item for items in own.values() for item in items)]
         modes = _modes(ids, moment) if any(item.applies_to for item in every) else {}
+        instant = micros(when)
         rows = []
         for each in deployments:
             here = said.get(each.pk, {})
+            created = micros(each.created_at)
             cells: dict[str, Cell] = {}
             for item in (*common, *own.get(each.team_id, ())):
                 cells[item.key] = stand(
                     item,
                     here,
-                    when,
-                    created_at=each.created_at,
+                    instant,
+                    created_at=created,
                     attestation=attested.of(each, item.key),
                     waiver=waived.of(each, item.key),
                     mode=modes.get(each.pk, ""),
@@ -75,10 +77,29 @@ class AssessedQuerySet(DeploymentQuerySet):
         return Matrix(when, every, rows)
 
 
+class _Micros(models.Func):
+    """Microseconds since 1970 as a bigint, whatever time zone is active: datetimes are dear to parse."""
+
+    template = "(EXTRACT(EPOCH FROM %(expressions)s) * 1000000)::bigint"
+    output_field = models.BigIntegerField()
+    arity = 1
+
+
 def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
     """Deployment -> check -> its states: tuples, since a fleet has thousands."""
     found: dict[int, dict[str, list[Says]]] = {}
-    for says in map(Says._make, states.order_by("check_id", "node_id").values_list(*COLUMNS)):
+    rows = states.order_by("check_id", "node_id").values_list(
+        "deployment_id",
+        "check_id",
+        "verdict",
+        "warn",
+        "severity",
+        _Micros("since"),
+        _Micros("expires_at"),
+        "expired_by",
+        "run_id",
+    )
+    for says in map(Says._make, rows):
         found.setdefault(says.deployment_id, {}).setdefault(says.check, []).append(says)
     return found
 

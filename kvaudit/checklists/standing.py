@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from kvaudit.checklists.items import Item
-from kvaudit.verdict import Verdict, roll_up
+from kvaudit.verdict import Verdict
 
 
 class Status(StrEnum):
@@ -44,20 +44,18 @@ MAY_PROVE_LEAK = frozenset({"rejection", "coherence", "prefill", "prefix"})
 
 
 class Says(NamedTuple):
-    """One interval of a check, as it stood; the columns of `CheckState` in `COLUMNS` order."""
+    """One interval of a check, as it stood: columns of `CheckState`. Times are UTC microseconds since
+    1970, since a fleet has thousands of them and a page shows few (`when` makes one a datetime)."""
 
     deployment_id: int
-    node_id: int | None
     check: str
     verdict: str
     warn: bool
     severity: str
-    since: datetime
-    last_confirmed: datetime
-    expires_at: datetime
+    since: int
+    expires_at: int
     expired_by: str
     run_id: int
-    summary: str
 
     @property
     def leaks(self) -> bool:
@@ -67,10 +65,18 @@ class Says(NamedTuple):
         return self.check in PROOF_OF_LEAK or (self.check in MAY_PROVE_LEAK and self.severity == "critical")
 
 
-COLUMNS = (
-    "deployment_id", "node_id", "check_id", "verdict", "warn", "severity", "since", "last_confirmed",
-    "expires_at", "expired_by", "run_id", "summary",
-)  # fmt: skip
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def when(micros: int) -> datetime:
+    """The moment, exactly."""
+    return _EPOCH + timedelta(microseconds=micros)
+
+
+def micros(moment: datetime) -> int:
+    """The number that `when` turns back into the moment."""
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 class Claim(Protocol):
@@ -84,14 +90,14 @@ class Claim(Protocol):
 @dataclass(slots=True)
 class Cell:
     """One item of one deployment. ``verdict`` is what the checks alone say (None: not applicable),
-    ``status`` what is shown. ``since`` is when it began to be so, ``until`` when it ends by itself
-    (None: it does not). ``says`` are the states it rests on."""
+    ``status`` what is shown. ``says`` are the states it rests on. ``began`` and ``ends`` are `since`
+    and `until` in microseconds."""
 
     item: Item
     status: Status
     verdict: Verdict | None
-    since: datetime
-    until: datetime | None = None
+    began: int
+    ends: int | None = None
     says: Sequence[Says] = ()
     missing: Sequence[str] = ()
     expired: Sequence[Says] = ()
@@ -99,6 +105,16 @@ class Cell:
     leak: bool = False
     attestation: Any = None
     waiver: Any = None  # in force for this cell, whether it changes anything or not
+
+    @property
+    def since(self) -> datetime:
+        """When it began to stand as it does."""
+        return when(self.began)
+
+    @property
+    def until(self) -> datetime | None:
+        """When it ends by itself; None when it does not."""
+        return None if self.ends is None else when(self.ends)
 
     @property
     def waiver_idle(self) -> bool:
@@ -155,10 +171,10 @@ class Row:
     @property
     def since(self) -> datetime:
         """Since when the deployment has stood as it does: all of the best, the first of anything worse."""
-        moments = [cell.since for cell in self.cells.values() if cell.status is self.status]
+        moments = [cell.began for cell in self.cells.values() if cell.status is self.status]
         if not moments:
             return self.deployment.created_at  # type: ignore[no-any-return]
-        return max(moments) if self.status.complies else min(moments)
+        return when(max(moments) if self.status.complies else min(moments))
 
 
 @dataclass(slots=True)
@@ -190,76 +206,90 @@ def combine(statuses: Iterable[Status]) -> Status:
     return Status.NOT_APPLICABLE if seen else Status.INCONCLUSIVE
 
 
+_RANK = {Verdict.PASS.value: 0, Verdict.INCONCLUSIVE.value: 1, Verdict.ERROR.value: 2, Verdict.FAIL.value: 3}
+_VERDICTS = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.FAIL)
+_STATUSES = (Status.PASS, Status.INCONCLUSIVE, Status.ERROR, Status.FAIL)
+
+
 def stand(
     item: Item,
     said: Mapping[str, Sequence[Says]],
-    moment: datetime,
+    moment: int,
     *,
-    created_at: datetime,
+    created_at: int,
     attestation: Claim | None = None,
     waiver: Claim | None = None,
     mode: str = "",
 ) -> Cell:
     """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single
-    nodes); ``mode`` is disaggregated, unified or "" where neither was declared nor read."""
+    nodes); ``mode`` is disaggregated, unified or "" where neither was declared nor read. ``moment`` and
+    ``created_at`` are microseconds.
+
+    Since when: of a pass, when the last of its checks came to pass; of anything else, when the first
+    check that now decides began to say so. A check expired when it expired; one that never ran is
+    missing since the deployment is known.
+    """
     if item.applies_to and mode and mode != item.applies_to:
         return Cell(item, Status.NOT_APPLICABLE, None, created_at)
-    says = [each for check in item.checks for each in said.get(check, ())]
-    missing = [check for check in item.checks if check not in said]
-    expired = [each for each in says if each.expires_at <= moment]
-    verdict = _verdict(says, moment, bool(missing))
-    cell = Cell(
-        item=item,
-        status=Status(verdict.value),
-        verdict=verdict,
-        since=_since(says, missing, verdict, moment, created_at),
-        until=min((each.expires_at for each in says), default=None) if verdict is Verdict.PASS else None,
-        says=says,
-        missing=missing,
-        expired=expired,
-        warn=any(each.warn for each in says),
-        leak=any(each.leaks for each in says),
-        waiver=waiver,
-    )
-    if verdict is Verdict.PASS:
+    cell = _by_checks(item, said, moment, created_at)
+    cell.waiver = waiver
+    if cell.verdict is Verdict.PASS:
         return cell
     if attestation is not None and item.attestable:
         cell.attestation = attestation
         # An expired fail is still the last thing that was learnt: somebody's word does not outweigh it.
-        if not any(each.verdict == Verdict.FAIL for each in says):
-            cell.status, cell.until = Status.ATTESTED, attestation.expires_at
-            cell.since = max(attestation.valid_from, cell.since)
-            return cell
+        if not any(each.verdict == Verdict.FAIL for each in cell.says):
+            return _claimed(cell, Status.ATTESTED, attestation)
     if waiver is not None and not cell.leak:
-        cell.status, cell.until = Status.WAIVED, waiver.expires_at
-        cell.since = max(waiver.valid_from, cell.since)
+        return _claimed(cell, Status.WAIVED, waiver)
     return cell
 
 
-def _verdict(says: Sequence[Says], moment: datetime, missing: bool) -> Verdict:
-    return roll_up(
-        (Verdict.INCONCLUSIVE if each.expires_at <= moment else each.verdict for each in says),
-        missing=missing,
-    )
-
-
-def _since(
-    says: Sequence[Says], missing: Sequence[str], verdict: Verdict, moment: datetime, created_at: datetime
-) -> datetime:
-    """Since when: of a pass, when the last of its checks came to pass; of anything else, when the first
-    check that now decides began to say so. A check expired when it expired; one that never ran is
-    missing since the deployment is known."""
-    if verdict is Verdict.PASS:
-        return max(each.since for each in says)
-    if verdict is Verdict.INCONCLUSIVE:
-        moments = [created_at] if missing or not says else []
-        for each in says:
+def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, created_at: int) -> Cell:
+    """What the checks alone say: `verdict.roll_up` of those that hold, in one pass over few states,
+    since a page computes thousands of cells."""
+    says: list[Says] = []
+    missing: list[str] = []
+    expired: list[Says] = []
+    began = [0, created_at, created_at, created_at]  # by rank
+    worst, warn, leak, ends = 0, False, False, None
+    for check in item.checks:
+        if check not in said:
+            missing.append(check)
+            continue
+        for each in said[check]:
+            says.append(each)
+            # What nobody can read as a verdict is an error, as everywhere.
+            rank, begun = _RANK.get(each.verdict, 2), each.since
+            if rank == 3 and each.leaks:
+                leak = True
             if each.expires_at <= moment:
-                moments.append(each.expires_at)
-            elif each.verdict == Verdict.INCONCLUSIVE:
-                moments.append(each.since)
-        return min(moments, default=created_at)
-    return min(
-        (each.since for each in says if each.expires_at > moment and Verdict.parse(each.verdict) is verdict),
-        default=created_at,
+                expired.append(each)
+                rank, begun = 1, each.expires_at
+            elif ends is None or each.expires_at < ends:
+                ends = each.expires_at
+            warn = warn or each.warn
+            if rank > worst:
+                worst, began[rank] = rank, begun
+            elif rank == worst:
+                began[rank] = max(began[rank], begun) if rank == 0 else min(began[rank], begun)
+    if worst <= 1 and (missing or not says):
+        worst, began[1] = 1, created_at
+    return Cell(
+        item=item,
+        status=_STATUSES[worst],
+        verdict=_VERDICTS[worst],
+        began=began[worst],
+        ends=ends if worst == 0 else None,
+        says=says,
+        missing=missing,
+        expired=expired,
+        warn=warn,
+        leak=leak,
     )
+
+
+def _claimed(cell: Cell, status: Status, claim: Claim) -> Cell:
+    cell.status, cell.ends = status, micros(claim.expires_at)
+    cell.began = max(micros(claim.valid_from), cell.began)
+    return cell
