@@ -14,7 +14,7 @@ from kvaudit.checks import register
 from kvaudit.checks.asking import Outcome, Plan, Prober, Reply, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.prefix_verdict import judge_prefix
-from kvaudit.checks.trials import Trial, trial, unaskable
+from kvaudit.checks.trials import Trial, harmed, trial, unaskable
 from kvaudit.text.markers import Marker, draw_marker, draw_words
 from kvaudit.text.prompts import draw_leads, draw_nonce
 from kvaudit.text.spelling import Prompt
@@ -61,6 +61,7 @@ class PrefixSeen:
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     unaskable: str = ""
+    unhealthy: str = ""
 
 
 @register
@@ -79,8 +80,8 @@ class Prefix:
     kind = "active"
 
     def plan(self, prober: Prober) -> Plan:
-        timed = 4 * LOOKS[0]
-        fillers = (prober.limits.pool or 0) * REPEATS
+        timed = 5 * LOOKS[0]  # two of three arms store first
+        fillers = (prober.limits.largest_pool or prober.limits.pool or 0) * REPEATS
         return Plan(timed + 40, timed * PREFIX_TOKENS + fillers + 40 * PREFIX_TOKENS, 0.2 * timed + 60)
 
     async def observe(self, audit: Audit) -> PrefixSeen:
@@ -139,25 +140,42 @@ class _Arms:
             await self._send(self._a, marker, lead, "store", repeat)
             await self._note("own", repeat, await self._send(self._a, marker, lead, "own", repeat))
             await self._note("cross", repeat, await self._send(self._b, marker, lead, "cross", repeat))
-            salts = self._prober.salts
-            if self._a in salts:
-                reply = await self._send(self._b, marker, lead, "stolen salt", repeat, salt=salts[self._a])
-                await self._note("stolen salt", repeat, reply)
+        await self.salts()
+
+    async def salts(self) -> None:
+        """B sends the salt that A sends. On a bare engine that hits; an entry that sets salts itself must
+        overwrite it. Where A has none of its own, it sends a fresh one for this arm."""
+        own = self._prober.salts.get(self._a)
+        for repeat in range(REPEATS):
+            marker, lead = self._fresh()
+            salt = own or f"kvaudit-{draw_marker(self._prober.draw).words[0]}-{repeat}"
+            try:
+                await self._send(self._a, marker, lead, "store", repeat, salt=salt)
+                await self._note(
+                    "salted own",
+                    repeat,
+                    await self._send(self._a, marker, lead, "salted own", repeat, salt=salt),
+                )
+                reply = await self._send(self._b, marker, lead, "stolen salt", repeat, salt=salt)
+            except ValueError:
+                return  # this way of asking carries no salt
+            await self._note("stolen salt", repeat, reply)
 
     async def tiers(self) -> None:
         """A stores, fillers of A push the pool past 100 %, then B and A ask for the prefix again."""
         limits = self._prober.limits
         filler = min(limits.longest_safe or 0, 4 * PREFIX_TOKENS)
-        if limits.pool is None or filler < PREFIX_TOKENS // 2:
+        pool = limits.largest_pool or limits.pool  # whichever node caches, its pool must overflow
+        if pool is None or filler < PREFIX_TOKENS // 2:
             return
         budget = self._prober.rounds_ceiling
-        if budget is not None and budget < REPEATS * limits.pool:
+        if budget is not None and budget < REPEATS * (pool + filler) + 2 * LOOKS[0] * PREFIX_TOKENS:
             return
         for repeat in range(REPEATS):
             marker, lead = self._fresh()
             await self._send(self._a, marker, lead, "store", repeat)
             filled = 0
-            while filled <= limits.pool:
+            while filled <= pool:
                 other, start = self._fresh()
                 await self._send(self._a, other, start, "filler", repeat, tokens=filler)
                 filled += filler
@@ -250,6 +268,9 @@ class _Arms:
         self._seen.trials.append(trial(arm, reply, tenant=tenant, nonce=None, room=max_tokens, repeat=repeat))
         if not arm.startswith(("timed", "filler", "store")):
             self._seen.evidence.extend(reply.evidence)
+        if problem := await harmed(self._prober, reply):
+            self._seen.unhealthy = problem
+            raise Stop(f"Stopped: {problem}", harm=True)
         return reply
 
     async def _note(self, arm: str, repeat: int, reply: Reply) -> None:

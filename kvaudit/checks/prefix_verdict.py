@@ -93,6 +93,13 @@ def judge_prefix(seen: PrefixSeen) -> Result:
             MEND,
             "medium",
         )
+    if seen.unhealthy:
+        return result(
+            Verdict.FAIL,
+            f"The deployment is no longer healthy after cached prefixes were asked: {seen.unhealthy}",
+            "Restart it and look at its memory and queues.",
+            "high",
+        )
     if seen.stopped:
         return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {seen.stopped}", "Run again.")
     if void_share(seen.trials) > VOID_SHARE:
@@ -154,7 +161,8 @@ def _timing(seen: PrefixSeen, measures: dict[str, Any]) -> str:
         return ""
     from kvaudit.stats.timing import differ, faster
 
-    null = differ(seen.misses[::2], seen.misses[1::2])
+    middle = len(seen.misses) // 2
+    null = differ(seen.misses[:middle], seen.misses[middle:])  # in the order of time: drift shows
     cross, own = faster(seen.hits, seen.misses), faster(seen.own_hits, seen.misses)
     measures["timing"] = {
         "p": cross.p,
