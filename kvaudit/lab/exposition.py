@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kvaudit.lab.node import Node
-
-_BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
+from kvaudit.lab.node import BUCKETS, Histogram, Node
 
 
 class Exposition:
@@ -22,12 +20,13 @@ class Exposition:
     def counter(self, name: str, value: float, help_text: str = "", **labels: str) -> None:
         self._add(name, "counter", help_text, [(name + "_total", labels, value)])
 
-    def histogram(self, name: str, samples: Sequence[float], help_text: str = "") -> None:
+    def histogram(self, name: str, seen: Histogram, help_text: str = "") -> None:
         rows: list[tuple[str, Mapping[str, str], float]] = [
-            (name + "_bucket", {"le": str(edge)}, sum(each <= edge for each in samples)) for edge in _BUCKETS
+            (name + "_bucket", {"le": str(edge)}, sum(seen.counts[: number + 1]))
+            for number, edge in enumerate(BUCKETS)
         ]
-        rows.append((name + "_bucket", {"le": "+Inf"}, len(samples)))
-        rows += [(name + "_count", {}, len(samples)), (name + "_sum", {}, sum(samples))]
+        rows.append((name + "_bucket", {"le": "+Inf"}, seen.count))
+        rows += [(name + "_count", {}, seen.count), (name + "_sum", {}, seen.total)]
         self._add(name, "histogram", help_text, rows)
 
     def _add(

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 import time
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,6 +49,26 @@ class Row:
     last: int  # the token emitted last, not in the pool yet
 
 
+BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
+"""Upper edges in seconds, as vLLM's time to first token has them."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Seconds counted by bucket; values above the last edge count in ``count`` only."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        at = bisect_left(BUCKETS, seconds)
+        if at < len(BUCKETS):
+            self.counts[at] += 1
+        self.count += 1
+        self.total += seconds
+
+
 @dataclass(slots=True)
 class Meters:
     """Counters of one node since its start; times in seconds."""
@@ -63,8 +84,8 @@ class Meters:
     bootstrap_failed: int = 0
     expired_leases: int = 0
     reads_after_expiry: int = 0
-    first_token: list[float] = field(default_factory=list)
-    end_to_end: list[float] = field(default_factory=list)
+    first_token: Histogram = field(default_factory=Histogram)
+    end_to_end: Histogram = field(default_factory=Histogram)
     finished: Counter[str] = field(default_factory=Counter)
 
 
@@ -228,7 +249,7 @@ class Node:
         try:
             async with self.stage("running"):
                 request.emit(row.last, now())
-                self.meters.first_token.append(now() - request.received)
+                self.meters.first_token.add(now() - request.received)
                 await self._generate(row)
             self.faults.finished(self, row)
         finally:
@@ -285,7 +306,7 @@ class Node:
     def note_end(self, request: Request) -> None:
         """Book a finished request."""
         self.meters.generated_tokens += len(request.output_ids)
-        self.meters.end_to_end.append(now() - request.received)
+        self.meters.end_to_end.add(now() - request.received)
         reason = request.finished_reason
         self.meters.finished[
             "length"

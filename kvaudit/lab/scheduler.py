@@ -144,7 +144,7 @@ class PrefillNode(Node):
             # on success the result is FINISH_LENGTH unless an abort was already *applied*; one that
             # still waits in to_finish is overwritten here (0.5.19, prefill.py:929)
             request.finish(FinishLength(0))
-            self.meters.first_token.append(now() - request.received)
+            self.meters.first_token.add(now() - request.received)
             self.note_end(request)
         except asyncio.CancelledError:
             if loan.writer is None:

@@ -4,11 +4,15 @@ request did not write; and in every leaking fault the same witness sees it happe
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 
 import pytest
 
 from tests.lab.interleavings import TINY, run
+
+LIVES = int(os.environ.get("KVAUDIT_LAB_LIVES", "25"))
+"""Lives per block and configuration, twenty times; `make soak` asks for more."""
 
 CONFIGURATIONS = {
     "disaggregated, no cache": replace(TINY, prefix_cache="off"),
@@ -23,7 +27,7 @@ CONFIGURATIONS = {
 @pytest.mark.parametrize("config", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 def test_a_correct_engine_reads_only_what_the_request_wrote(config, block):
     statuses = set()
-    for seed in range(block * 1000, block * 1000 + 25):  # 24 requests each
+    for seed in range(block * 100_000, block * 100_000 + LIVES):  # 24 requests each
         witness, answers, deployment = run(seed, config)
         assert witness.foreign == [], f"seed {seed}"
         assert witness.reads > 20, "the witness saw nothing"
