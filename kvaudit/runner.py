@@ -110,6 +110,7 @@ async def run(
             complete=target.complete,
             expected_roles=frozenset(node.role for node in target.nodes if node.role),
             ask_anonymously=_Anonymously(target.nodes, budget, open_clients).ask,
+            replayed=permission.replayed if permission is not None else (),
         )
         probes = await _probe_set(target, checks, budget, permission, brake, open_clients)
         for check in checks:

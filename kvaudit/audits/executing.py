@@ -23,7 +23,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from kvaudit import runner
-from kvaudit.audits import claiming, options, recording, windows
+from kvaudit.audits import claiming, options, recording, replaying, windows
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.history import histories
 from kvaudit.audits.models import Kind, Run, RunState, Trigger
@@ -120,6 +120,7 @@ def _load(claims: Sequence[Claim]) -> list[Work]:
         rows[node.deployment_id][node.name] = node
     targets, unable = load_targets(deployments.values())
     works = []
+    replaying.draw_seeds(runs.values())
     for each in claims:
         run = runs[each.run_id]
         target = targets.get(run.deployment_id)
@@ -169,6 +170,7 @@ class _Prober(threading.Thread):
                 budget=work.budget,
                 history=work.history,
                 cancelled=lambda: bool(work.stop),
+                permission=replaying.permission_of(work.run),
             )
             async for event in events:
                 self._inbox.put((work, event, timezone.now()))

@@ -154,6 +154,9 @@ class Run(models.Model):
     summary = models.TextField(blank=True)
     fingerprint = models.CharField(max_length=64, blank=True)
     tokens_spent = models.BigIntegerField(default=0)
+    # Of active runs: what every draw came from, and lengths of an earlier run that are asked again.
+    seed = models.BigIntegerField(null=True, blank=True)
+    replayed_lengths = ArrayField(models.BigIntegerField(), default=list, blank=True)
     progress = models.JSONField(default=dict, blank=True)
 
     not_before = models.DateTimeField(default=timezone.now)

@@ -10,6 +10,7 @@ in 100 of 100 runs; without frames, or longest first, in 20).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvaudit.checks import register
@@ -36,6 +37,7 @@ SURFACING_TOKENS = 3000
 REPEATS_OF_SUSPICION = 10
 MORE_AFTER_A_HIT = 5
 DECOYS = 60
+REPLAYED_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,7 @@ class Canary:
         try:
             await campaign.surfacing()
             await campaign.rounds(order)
+            await campaign.replay(audit.replayed, prober.limits)
         except Stop as stop:
             seen.stopped = stop.reason
         finally:
@@ -225,6 +228,21 @@ class _Campaign:
             seen.rounds_done += 1
             self._leave_out(order)
         seen.unhealthy = await self._prober.healthy()
+
+    async def replay(self, lengths: Sequence[int], limits: Limits) -> None:
+        """Lengths that leaked in an earlier run, after the rounds and behind a victim of their own."""
+        longest, limit = limits.longest_safe, limits.first_rejected
+        if not lengths or longest is None or limit is None:
+            return
+        allowed = [tokens for tokens in lengths if tokens < limit - 8 or not self._seen.withheld]
+        order = [Cell("victim", longest)]
+        order += [Cell(f"replayed {tokens}", tokens, tokens >= limit) for tokens in allowed]
+        for number in range(self._seen.planned, self._seen.planned + REPLAYED_ROUNDS):
+            for cell in order:
+                if cell.name not in self._seen.left_out:
+                    await self._cell(cell, number)
+            self._leave_out(tuple(order))
+        self._seen.unhealthy = await self._prober.healthy()
 
     def _leave_out(self, order: tuple[Cell, ...]) -> None:
         """Lengths above the limit that twice brought no answer but a failing server are not sent again:

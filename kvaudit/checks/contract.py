@@ -98,6 +98,7 @@ class Audit:
     ask_anonymously: Asker | None = None
     prober: Prober | None = None  # None in passive runs, or why_no_prober says what is missing
     why_no_prober: str = ""
+    replayed: tuple[int, ...] = ()  # tokens: lengths that failed before and are asked again, wherever N is now
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 CLOSE = 64
@@ -22,11 +22,16 @@ class Rung:
 
 
 def rungs(
-    first_rejected: int | None, context: int | None, page: int, edge_limit: int | None = None
+    first_rejected: int | None,
+    context: int | None,
+    page: int,
+    edge_limit: int | None = None,
+    replayed: Iterable[int] = (),
 ) -> tuple[Rung, ...]:
     """The ladder around N (checks.md 3), N-1 first in every repeat since refusals lean on it.
 
     Lengths that coincide are asked once, under the first name; without N there is no ladder.
+    ``replayed`` lengths failed in an earlier run and are asked as often as the boundary itself.
     """
     if first_rejected is None:
         return ()
@@ -45,6 +50,7 @@ def rungs(
         wanted += [Rung("C-1", context - 1), Rung("C", context), Rung("C+1", context + 1)]
     if edge_limit is not None:
         wanted += [Rung("edge", edge_limit), Rung("edge+1", edge_limit + 1, 3)]
+    wanted += [Rung(f"replayed {tokens}", tokens, 3) for tokens in replayed]
     chosen: dict[int, Rung] = {}
     for rung in wanted:
         if rung.tokens >= SHORTEST // 2 or rung.name in ("N-1", "N"):

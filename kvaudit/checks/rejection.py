@@ -108,7 +108,15 @@ class Rejection:
             if seen.first_rejected is None:
                 await climb.locate()
             if seen.first_rejected is not None:
-                await climb.all(rungs(seen.first_rejected, seen.context, limits.page, audit.rules.edge_limit))
+                await climb.all(
+                    rungs(
+                        seen.first_rejected,
+                        seen.context,
+                        limits.page,
+                        audit.rules.edge_limit,
+                        audit.replayed,
+                    )
+                )
             seen.pool_after = await climb.settled()
         except Stop as stop:
             seen.stopped = stop.reason

@@ -27,7 +27,8 @@ class Permission:
     of checks.md: max(20 million, 80 x context)), ``daily_left`` what the deployment may still be
     sent today; ``stopped`` gives the sentence why nothing more may be sent, or "". ``earlier`` holds
     the markers and decoys of the last 30 days' canary results (measure ``live_markers``, read back
-    with `kvaudit.text.markers.live`): one that surfaces now is a hit as well."""
+    with `kvaudit.text.markers.live`): one that surfaces now is a hit as well. ``replayed`` are the
+    lengths in tokens of an earlier run that failed: they are asked again, wherever the limit is now."""
 
     consent: bool = False
     prompt_tokens: int | None = None
@@ -36,6 +37,7 @@ class Permission:
     stopped: Callable[[], str] = lambda: ""
     seal: Seal | None = None
     earlier: Sequence[Marker] = ()
+    replayed: tuple[int, ...] = ()
 
 
 def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:

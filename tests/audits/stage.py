@@ -50,7 +50,14 @@ class Actor:
     ran: list[str] = field(default_factory=list)
 
     async def __call__(
-        self, target: Any, checks: Any, *, budget: Any = None, history: Any = None, cancelled: Any = None
+        self,
+        target: Any,
+        checks: Any,
+        *,
+        budget: Any = None,
+        history: Any = None,
+        cancelled: Any = None,
+        permission: Any = None,
     ) -> AsyncIterator[runner.Event]:
         self.ran.append(target.slug)
         self.histories.append(history)
