@@ -19,19 +19,20 @@ from kvaudit.checks.concurrency_load import (
     CONTROLS,
     REQUESTS,
     Lengths,
+    arm_tokens,
     jobs_for,
     lengths_for,
     shuffled,
+    volleys_for,
     workers_for,
 )
-from kvaudit.checks.concurrency_run import ConcurrencySeen, Load
+from kvaudit.checks.concurrency_run import ConcurrencySeen, Load, warm_ups
 from kvaudit.checks.concurrency_verdict import judge_concurrency
 from kvaudit.checks.concurrency_visit import FACTS, VISITS, filler_tokens, visit, visit_tokens
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.trials import unaskable
 from kvaudit.verdict import Result
 
-WARM_UPS = 3
 SECONDS_EACH = 0.5
 """Rough, of one request with 15 others beside it."""
 
@@ -60,8 +61,8 @@ class Concurrency:
         each, visits = _each(prober, lengths)
         per_visit = visit_tokens(prober.limits, lengths)
         fillers = (filler_tokens(prober.limits) or 0) // lengths.long.middle + 1
-        requests = each * len(ARMS) + WARM_UPS + visits * (3 * FACTS + fillers)
-        tokens = round(_arms_tokens(each, lengths)) + visits * per_visit + _warm_up_tokens(lengths)
+        requests = each * len(ARMS) + len(warm_ups(lengths)) + visits * (3 * FACTS + fillers)
+        tokens = round(_arms_tokens(each, lengths)) + visits * per_visit + sum(warm_ups(lengths))
         return Plan(
             requests,
             tokens,
@@ -93,8 +94,11 @@ class Concurrency:
             await load.warm_up(lengths)
             seen.order = tuple(shuffled(ARMS, prober.draw))
             for arm in seen.order:
+                volleys = volleys_for(arm, each, lengths, prober.draw)
                 jobs = jobs_for(arm, each, lengths, prober.draw)
-                seen.aborts_planned += sum(job.abort is not None for job in jobs)
+                seen.aborts_planned += len(volleys) + sum(job.abort is not None for job in jobs)
+                for volley in volleys:
+                    await load.volley(volley)
                 await load.arm(arm, jobs, 1 if arm == CONTROLS[0] else seen.workers)
             for number in range(seen.visits_planned):
                 await visit(load, number, lengths)
@@ -116,14 +120,10 @@ def _each(prober: Prober, lengths: Lengths) -> tuple[int, int]:
         return REQUESTS // len(ARMS), visits
     while visits and visits * visit_tokens(prober.limits, lengths) > ceiling // 2:
         visits -= 1
-    left = ceiling - visits * visit_tokens(prober.limits, lengths) - _warm_up_tokens(lengths)
-    return max(0, min(REQUESTS // len(ARMS), int(left / _arms_tokens(1, lengths)))), visits
+    left = ceiling - visits * visit_tokens(prober.limits, lengths) - sum(warm_ups(lengths))
+    return max(0, min(REQUESTS // len(ARMS), int(left * 100 / _arms_tokens(100, lengths)))), visits
 
 
 def _arms_tokens(each: int, lengths: Lengths) -> float:
-    """Prompt tokens of all arms with ``each`` requests per arm, a tenth more for drawn lengths and retries."""
-    return 1.1 * each * ((len(ARMS) - 1) * lengths.mean + lengths.equal)
-
-
-def _warm_up_tokens(lengths: Lengths) -> int:
-    return lengths.short.middle + lengths.mid.middle + lengths.long.low
+    """Prompt tokens of all arms with ``each`` requests per arm."""
+    return sum(arm_tokens(arm, each, lengths) for arm in ARMS)

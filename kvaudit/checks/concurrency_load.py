@@ -32,6 +32,13 @@ ABORT_PERCENT = 20
 LATEST_ABORT = 1.2
 """Of the expected time to the first token: before, around and just after it."""
 
+VOLLEY_SHARE = 12
+"""One volley for so many requests of an aborting arm."""
+
+FOLLOWERS = 5
+EARLIEST_VOLLEY, LATEST_VOLLEY = 0.55, 1.05
+"""Of the time to the first token alone: the end of prefill, and the transfer."""
+
 NEAR = 9
 """Lengths stay below N - 8, where consent begins."""
 
@@ -110,16 +117,64 @@ class Job:
     retry: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Volley:
+    """A long request that is cut off while nothing else is at work, and what goes right after it.
+
+    Alone, the time to its first token can be foretold, so the cut falls into prefill and transfer;
+    what follows gets the pages that were just freed, and is answered before a writer that nobody
+    stopped has come to its end (sglang #24527, vllm #32255). Under full load those who wait for
+    pages wait for their turn as well, and a late write finds pages not yet filled again.
+    """
+
+    victim: Job
+    followers: tuple[Job, ...]
+
+
+def volleys_in(arm: str, count: int) -> int:
+    """How many volleys an arm of ``count`` requests holds."""
+    return count // VOLLEY_SHARE if arm in ABORTING else 0
+
+
+def volleys_for(arm: str, count: int, lengths: Lengths, draw: Draw) -> list[Volley]:
+    """The volleys of an arm; every request in them is one of the arm's ``count``."""
+    volleys = []
+    for number in range(volleys_in(arm, count)):
+        first = number * (FOLLOWERS + 1)
+        tenant = draw(2)
+        cut = EARLIEST_VOLLEY + (LATEST_VOLLEY - EARLIEST_VOLLEY) * draw(1001) / 1000
+        victim = Job(arm, first, "long", tenant, lengths.long.drawn(draw), cut, draw(2) == 0)
+        # The first to follow belongs to the other tenant; the rest to either.
+        others = [1 - tenant, *(draw(2) for _ in range(FOLLOWERS - 1))]
+        spans = [("mid", lengths.mid) if draw(3) == 0 else ("short", lengths.short) for _ in others]
+        followers = tuple(
+            Job(arm, first + 1 + place, kind, whose, span.drawn(draw))
+            for place, (whose, (kind, span)) in enumerate(zip(others, spans, strict=True))
+        )
+        volleys.append(Volley(victim, followers))
+    return volleys
+
+
 def jobs_for(arm: str, count: int, lengths: Lengths, draw: Draw) -> list[Job]:
-    """The jobs of an arm in their order; tenants take turns at random, so that each is everybody's
-    neighbour."""
+    """The jobs of an arm that workers take in turn: what its volleys leave of ``count``. Tenants are
+    drawn, so that each is everybody's neighbour."""
     jobs = []
-    for number in range(count):
+    for number in range(volleys_in(arm, count) * (FOLLOWERS + 1), count):
         kind, tokens = ("equal", lengths.equal) if arm == "equal" else lengths.drawn(draw)
         cut = arm in ABORTING and draw(100) < ABORT_PERCENT
         abort = (1 + draw(1000)) / 1000 * LATEST_ABORT if cut else None
         jobs.append(Job(arm, number, kind, draw(2), tokens, abort, cut and draw(2) == 0))
     return jobs
+
+
+def arm_tokens(arm: str, count: int, lengths: Lengths) -> float:
+    """Prompt tokens that an arm takes on average, retries included."""
+    if arm == "equal":
+        return float(count * lengths.equal)
+    volleys = volleys_in(arm, count)
+    follower = (2 * lengths.short.middle + lengths.mid.middle) / 3
+    rest = (count - volleys * (FOLLOWERS + 1)) * lengths.mean * (1.1 if arm in ABORTING else 1.0)
+    return volleys * (1.5 * lengths.long.middle + FOLLOWERS * follower) + rest
 
 
 def workers_for(limits: Limits, lengths: Lengths) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from kvaudit.checks.asking import Limits, Outcome, Prober, Reply, Stop
-from kvaudit.checks.concurrency_load import Job, Lengths
+from kvaudit.checks.concurrency_load import Job, Lengths, Volley
 from kvaudit.checks.trials import Trial, trial
 from kvaudit.text.markers import Marker, draw_marker, draw_words
 from kvaudit.text.matcher import HIT_RUN, Match, Matcher
@@ -18,11 +18,11 @@ from kvaudit.text.prompts import Nonce, draw_nonce
 from kvaudit.text.spelling import Prompt
 from kvaudit.verdict import Evidence
 
-ANSWER_TOKENS = 96
+ANSWER_TOKENS = 128
 """The nonce, then the marker phrase: about 30 tokens of a real vocabulary, 80 of a byte's."""
 
 DECOYS = 60
-GLANCE = 0.25
+GLANCE = 0.05
 """Seconds between two looks at the pool and at our own loop."""
 
 LATE = 0.25
@@ -139,6 +139,7 @@ class Load:
         self._planted: dict[tuple[str, ...], int] = {}
         self._numbers = count(1)
         self._first_tokens: deque[tuple[int, float]] = deque(maxlen=RECENT)
+        self._alone: list[tuple[int, float]] = []  # the same of requests with nothing beside them
         self._neutral = [self._words(NEUTRAL_WORDS) for _ in range(4)]
         page = prober.limits.page
         self._shared = [self._words(min(256, max(16, 2 * page))) for _ in prober.tenants]
@@ -184,23 +185,45 @@ class Load:
 
     async def warm_up(self, lengths: Lengths) -> None:
         """A request per length class, alone: what a first token takes here, before anything is cut off."""
-        for tokens in (lengths.short.middle, lengths.mid.middle, lengths.long.low):
-            await self.send(await self.build(0, tokens), "warm-up", 0)
+        for tokens in warm_ups(lengths):
+            reply = await self.send(await self.build(0, tokens), "warm-up", 0)
+            if reply.first_token is not None:
+                self._alone.append((reply.tokens_sent, reply.first_token))
+
+    async def volley(self, volley: Volley) -> None:
+        """The victim alone until it is cut off, then all the others (and its retry) at once."""
+        victim = await self._for(volley.victim)
+        followers = [(await self._for(job), job) for job in volley.followers]
+        if volley.victim.retry:
+            followers.append((victim, volley.victim))
+        cut = (volley.victim.abort or 1.0) * self._expected_alone(victim.prompt.tokens)
+        reply = await self.send(victim, volley.victim.arm, volley.victim.number, cut)
+        if reply.outcome is not Outcome.CANCELLED and reply.first_token is not None:
+            self._alone.append((victim.prompt.tokens, reply.first_token))
+        self.seen.retried += volley.victim.retry
+        await self._together([self.send(built, job.arm, job.number) for built, job in followers])
 
     async def arm(self, name: str, jobs: list[Job], workers: int) -> None:
         """Work through ``jobs`` with ``workers`` at once, watching pool and loop. Raises `Stop` at the
         first hit, and whenever nothing more may be sent; what is in flight then is dropped."""
         use = self.seen.use.setdefault(name, Use())
         queue: Iterator[Job] = iter(jobs)
-        stopped: list[Stop] = []
+        watch = asyncio.ensure_future(self._watch(use))
+        try:
+            await self._together([self._work(queue) for _ in range(min(workers, len(jobs)))])
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
+    async def _together(self, works: Sequence[Coroutine[object, object, object]]) -> None:
+        """All at once; the first `Stop` cancels the others and is raised."""
+        stopped: list[BaseException] = []
         try:
             async with asyncio.TaskGroup() as group:
-                watch = group.create_task(self._watch(use))
-                working = [group.create_task(self._work(queue)) for _ in range(min(workers, len(jobs)))]
-                await asyncio.wait(working, return_when=asyncio.FIRST_EXCEPTION)
-                watch.cancel()
+                for work in works:
+                    group.create_task(work)
         except* Stop as several:
-            stopped += [each for each in _leaves(several) if isinstance(each, Stop)]
+            stopped += _leaves(several)
         if stopped:
             raise stopped[0]
 
@@ -258,6 +281,18 @@ class Load:
         near = near or [seconds for _, seconds in self._first_tokens]
         return statistics.median(near) if near else UNTRIED
 
+    def _expected_alone(self, tokens: int) -> float:
+        """Seconds to the first token with nothing beside it: on the line between the nearest shorter
+        and longer request that was sent alone."""
+        if not self._alone:
+            return self._expected(tokens)
+        shorter = max((each for each in self._alone if each[0] <= tokens), default=min(self._alone))
+        longer = min((each for each in self._alone if each[0] >= tokens), default=max(self._alone))
+        if longer[0] <= shorter[0]:
+            return shorter[1]
+        share = (tokens - shorter[0]) / (longer[0] - shorter[0])
+        return max(1e-3, shorter[1] + share * (longer[1] - shorter[1]))
+
     # -- watching ------------------------------------------------------------------------------
 
     async def _watch(self, use: Use) -> None:
@@ -270,6 +305,11 @@ class Load:
             use.looks += 1
             if share is not None:
                 use.shares.append(share)
+
+
+def warm_ups(lengths: Lengths) -> tuple[int, ...]:
+    """Lengths that are sent alone first."""
+    return lengths.short.middle, lengths.mid.middle, lengths.long.low, lengths.long.high
 
 
 def pool_share(counters: Mapping[str, float]) -> float | None:
