@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db.models import Max, Q
@@ -22,9 +22,11 @@ def history_for(deployment: Deployment) -> History:
 
 
 def histories(deployments: Iterable[Deployment]) -> dict[int, History]:
-    """Deployment id -> history. Four queries, however many deployments."""
-    ids = [each.pk for each in deployments]
+    """Deployment id -> history. Five queries, however many deployments."""
+    wanted = list(deployments)
+    ids = [each.pk for each in wanted]
     now = timezone.now()
+    refusing = _edge_limits_seen_refusing(wanted, now)
     changed = dict(
         FingerprintChange.objects.significant()
         .filter(deployment__in=ids)
@@ -45,7 +47,7 @@ def histories(deployments: Iterable[Deployment]) -> dict[int, History]:
         previous[snapshot.node.deployment_id][snapshot.node.name] = snapshot.reference_fingerprint
     return {
         each: History(
-            edge_limit_seen_refusing=False,
+            edge_limit_seen_refusing=each in refusing,
             fingerprint_changed_at=changed.get(each),
             gate_completed_at=_gate_completed(completed[each], changed.get(each)),
             gate_expired=not open_gate[each].issuperset(GATE),
@@ -53,6 +55,22 @@ def histories(deployments: Iterable[Deployment]) -> dict[int, History]:
         )
         for each in ids
     }
+
+
+def _edge_limits_seen_refusing(deployments: Sequence[Deployment], now: datetime) -> set[int]:
+    """Deployments whose `rejection` holds, passed, and saw the edge limit that is declared *today* refuse."""
+    declared = {each.pk: each.edge_limit for each in deployments if each.edge_limit is not None}
+    held = CheckState.objects.filter(
+        deployment__in=declared,
+        closed_at=None,
+        node=None,
+        check_id="rejection",
+        verdict=Verdict.PASS.value,
+        expires_at__gt=now,
+        result__measures__edge_limit_refused=True,
+    )
+    seen = held.values_list("deployment_id", "result__measures__edge_limit")
+    return {pk for pk, limit in seen if limit == declared[pk]}
 
 
 def _completed(ids: list[int]) -> dict[int, dict[str, datetime]]:

@@ -10,7 +10,7 @@ from kvaudit.audits.history import history_for
 from kvaudit.audits.models import CheckState, Kind, Run, StateChange
 from kvaudit.fleet.models import Node
 from kvaudit.verdict import Verdict
-from tests.audits.stage import a_plan, a_run, a_target, facts
+from tests.audits.stage import a_plan, a_run, a_target, facts, result
 from tests.factories import a_node
 
 pytestmark = pytest.mark.django_db
@@ -190,3 +190,23 @@ def test_the_runner_is_told_history(actor):
     audit(target)
     assert actor.histories[0].previous == {}
     assert list(actor.histories[1].previous) == ["prefill-0"]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "measures", "seen"),
+    [
+        (Verdict.PASS, {"edge_limit": 600_000, "edge_limit_refused": True}, True),
+        (Verdict.PASS, {"edge_limit": 600_000, "edge_limit_refused": False}, False),
+        (Verdict.PASS, {"edge_limit": 600_000, "edge_limit_refused": None}, False),
+        (Verdict.PASS, {"edge_limit": 500_000, "edge_limit_refused": True}, False),  # another limit, earlier
+        (Verdict.FAIL, {"edge_limit": 600_000, "edge_limit_refused": True}, False),
+        (Verdict.PASS, {}, False),
+    ],
+)
+def test_the_edge_limit_was_seen_refusing(actor, verdict, measures, seen):
+    target = a_target(edge_limit=600_000)
+    actor.says = {"rejection": result("rejection", verdict, measures=measures)}
+    audit(target, checks=["rejection"])
+    assert history_for(target).edge_limit_seen_refusing is seen
+    CheckState.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert history_for(target).edge_limit_seen_refusing is False
