@@ -37,6 +37,9 @@ SURFACING_TOKENS = 3000
 REPEATS_OF_SUSPICION = 10
 MORE_AFTER_A_HIT = 5
 DECOYS = 60
+OVERHEAD = 4096
+"""Tokens of health requests."""
+
 REPLAYED_ROUNDS = 3
 
 
@@ -180,10 +183,12 @@ class Canary:
 
 
 def _rounds(prober: Prober, tokens_each: int) -> int:
-    """n is fixed before the run, as what the ceiling allows."""
+    """n is fixed before the run, as what the ceiling allows beside the surfacing control, the calibration
+    and one request more (a refused one must fit the budget as well until it is refused)."""
     if prober.rounds_ceiling is None or tokens_each <= 0:
         return ROUNDS
-    return max(0, min(ROUNDS, prober.rounds_ceiling // tokens_each))
+    beside = SURFACING_TRIALS * SURFACING_TOKENS + OVERHEAD + (prober.limits.context or 0) + 1
+    return max(0, min(ROUNDS, (prober.rounds_ceiling - beside) // tokens_each))
 
 
 class _Campaign:

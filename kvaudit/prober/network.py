@@ -81,7 +81,6 @@ class NetworkProber:
     spent: Spent = field(default_factory=Spent)
     seal: Seal | None = None
     stopped: Callable[[], str] = lambda: ""  # "" while requests may be sent, else why not (a sentence)
-    rounds_ceiling: int | None = None
     salts: Mapping[str, str] = field(default_factory=dict, repr=False)  # tenant -> the salt it always sends
     entry_sets_salts: bool = False
     earlier: Sequence[Marker] = field(default=(), repr=False)  # markers of the last 30 days, decoys too
@@ -97,6 +96,11 @@ class NetworkProber:
     @property
     def tenants(self) -> tuple[str, ...]:
         return tuple(self.wires)
+
+    @property
+    def rounds_ceiling(self) -> int | None:
+        """Prompt tokens that the check which runs now, or next, may spend."""
+        return self.spent.allowed
 
     def now(self) -> float:
         """Seconds of the running loop's clock: real time, or the lab's virtual one."""

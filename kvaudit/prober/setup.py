@@ -112,7 +112,6 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         spent=Spent(ceiling=ceiling, left=permission.daily_left),
         seal=permission.seal,
         stopped=permission.stopped,
-        rounds_ceiling=ceiling if permission.daily_left is None else min(ceiling, permission.daily_left),
         salts={tenant.name: tenant.salt for tenant in target.tenants if tenant.salt},
         entry_sets_salts=target.entry_sets_salts,
         earlier=permission.earlier,

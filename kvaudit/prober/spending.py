@@ -29,6 +29,13 @@ class Spent:
         """A new check: its ceiling counts from here."""
         self._before = self.prompt_tokens
 
+    @property
+    def allowed(self) -> int | None:
+        """What a whole check may spend, as of its beginning; None = no ceiling."""
+        left = None if self.left is None else max(0, self.left - self._before)
+        known = [ceiling for ceiling in (self.ceiling, left) if ceiling is not None]
+        return min(known, default=None)
+
     def check(self, tokens: int) -> None:
         """`Stop` when a prompt of this length could exceed the ceiling."""
         used = self.prompt_tokens - self._before
