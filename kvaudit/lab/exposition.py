@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kvaudit.lab.node import BUCKETS, Histogram, Node
+from kvaudit.lab.meters import BUCKETS, Histogram
+from kvaudit.lab.node import Node
 
 
 class Exposition:

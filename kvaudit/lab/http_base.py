@@ -200,3 +200,31 @@ def bearer(scope: Scope) -> str:
             scheme, _, token = value.decode("latin-1").partition(" ")
             return token.strip() if scheme.lower() == "bearer" else ""
     return ""
+
+
+def openapi(title: str, paths: list[str]) -> dict[str, Any]:
+    """The route list, as a client sees it in ``/openapi.json``."""
+    posts = {
+        "/generate",
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/tokenize",
+        "/detokenize",
+        "/v1/tokenize",
+        "/v1/detokenize",
+        "/invocations",
+        "/reset_prefix_cache",
+    }
+    listed = {path: {"post" if path in posts else "get": {"summary": path.strip("/")}} for path in paths}
+    return {"openapi": "3.1.0", "info": {"title": title, "version": "0.1.0"}, "paths": listed}
+
+
+async def _not_found(http: HTTPRequest, _: Exception) -> Response:
+    return json_response({"detail": "Not Found"}, 404)
+
+
+async def _not_allowed(http: HTTPRequest, _: Exception) -> Response:
+    return json_response({"detail": "Method Not Allowed"}, 405)
+
+
+FASTAPI_ERRORS = {404: _not_found, 405: _not_allowed}

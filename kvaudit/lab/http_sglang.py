@@ -244,8 +244,8 @@ class SGLangFace:
             routes.append(self._document("/weight_version", lambda: {"weight_version": "default"}))
             routes.append(self._document("/get_load", lambda: documents.loads(node)["loads"]))
         paths = sorted({route.path for route in routes})
-        routes.append(self._document("/openapi.json", lambda: openapi("SGLang", paths)))
-        application = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+        routes.append(self._document("/openapi.json", lambda: base.openapi("SGLang", paths)))
+        application = Starlette(routes=routes, exception_handlers=base.FASTAPI_ERRORS)
         return base.LabHeader(node.faults.wrap(base.BearerKey(application, self._key_for)))
 
     def _key_for(self, path: str) -> str:
@@ -334,33 +334,8 @@ def _openai_finish(ended: object) -> dict[str, Any]:
     return {"finish_reason": "length" if isinstance(ended, FinishLength) else "abort", "matched_stop": None}
 
 
-def openapi(title: str, paths: list[str]) -> dict[str, Any]:
-    """The route list, as a client sees it in ``/openapi.json``."""
-    posts = {
-        GENERATE,
-        COMPLETIONS,
-        CHAT,
-        "/tokenize",
-        "/detokenize",
-        "/v1/tokenize",
-        "/v1/detokenize",
-        "/invocations",
-        "/reset_prefix_cache",
-    }
-    listed = {path: {"post" if path in posts else "get": {"summary": path.strip("/")}} for path in paths}
-    return {"openapi": "3.1.0", "info": {"title": title, "version": "0.1.0"}, "paths": listed}
-
-
 def _plain(text: str) -> Callable[[HTTPRequest], Awaitable[Response]]:
     async def endpoint(http: HTTPRequest) -> Response:
         return Response(text, media_type=None)
 
     return endpoint
-
-
-async def _not_found(http: HTTPRequest, _: Exception) -> Response:
-    return base.json_response({"detail": "Not Found"}, 404)
-
-
-async def _not_allowed(http: HTTPRequest, _: Exception) -> Response:
-    return base.json_response({"detail": "Method Not Allowed"}, 405)

@@ -20,7 +20,6 @@ from starlette.types import ASGIApp
 
 from kvaudit.lab import http_base as base
 from kvaudit.lab.clock import wall
-from kvaudit.lab.http_sglang import openapi
 from kvaudit.lab.leg import Leg, start
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, FinishAbort, FinishStop, Refused, encode, text_of
@@ -252,8 +251,8 @@ class VLLMFace:
             *[Route(path, self._generation, methods=["POST"]) for path in (COMPLETIONS, CHAT, INVOCATIONS)],
         ]
         paths = sorted({route.path for route in routes})
-        routes.append(self._document("/openapi.json", lambda: openapi("FastAPI", paths)))
-        application = Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_allowed})
+        routes.append(self._document("/openapi.json", lambda: base.openapi("FastAPI", paths)))
+        application = Starlette(routes=routes, exception_handlers=base.FASTAPI_ERRORS)
         guarded = base.BearerKey(base.Header(application, b"vary", b"Origin"), self._key_for)
         return base.LabHeader(self.node.faults.wrap(guarded))
 
@@ -330,11 +329,3 @@ def _piece(chat: bool, text: str, ended: object) -> dict[str, Any]:
 
 async def _empty(http: HTTPRequest) -> Response:
     return Response(b"")
-
-
-async def _not_found(http: HTTPRequest, _: Exception) -> Response:
-    return base.json_response({"detail": "Not Found"}, 404)
-
-
-async def _not_allowed(http: HTTPRequest, _: Exception) -> Response:
-    return base.json_response({"detail": "Method Not Allowed"}, 405)

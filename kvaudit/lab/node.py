@@ -9,16 +9,16 @@ import asyncio
 import logging
 import random
 import time
-from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kvaudit.lab.clock import Compute, now, wait, wall
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.limits import intake
+from kvaudit.lab.meters import Meters
 from kvaudit.lab.model import InductionModel, KVSequence
 from kvaudit.lab.pool import KVPool, Pages
 from kvaudit.lab.prefix_cache import Match, PrefixCache
@@ -47,46 +47,6 @@ class Row:
     request: Request
     sequence: KVSequence
     last: int  # the token emitted last, not in the pool yet
-
-
-BUCKETS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0)
-"""Upper edges in seconds, as vLLM's time to first token has them."""
-
-
-@dataclass(slots=True)
-class Histogram:
-    """Seconds counted by bucket; values above the last edge count in ``count`` only."""
-
-    counts: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
-    count: int = 0
-    total: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        at = bisect_left(BUCKETS, seconds)
-        if at < len(BUCKETS):
-            self.counts[at] += 1
-        self.count += 1
-        self.total += seconds
-
-
-@dataclass(slots=True)
-class Meters:
-    """Counters of one node since its start; times in seconds."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    generated_tokens: int = 0
-    cached_tokens: int = 0
-    uncached_tokens: int = 0
-    prefill_busy: float = 0.0
-    aborted: int = 0
-    transfer_failed: int = 0
-    bootstrap_failed: int = 0
-    expired_leases: int = 0
-    reads_after_expiry: int = 0
-    first_token: Histogram = field(default_factory=Histogram)
-    end_to_end: Histogram = field(default_factory=Histogram)
-    finished: Counter[str] = field(default_factory=Counter)
 
 
 class Node:

@@ -104,3 +104,18 @@ def test_answers_over_sockets_are_not_held_back():
         return sorted(times)
 
     assert asyncio.run(main())[4] < 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "code", "says"),
+    [("stale_pages", 1, "[5322, 8186)"), ("healthy", 0, "PASS"), ("hidden_pool", 2, "INCONCLUSIVE")],
+)
+def test_the_gate_judges_the_lab_over_sockets(fault, code, says):
+    with process("serve", "--fault", fault) as (about, _):
+        nodes = [word for node in about["nodes"] for word in ("--node", f"{node['role']}={node['url']}")]
+        gate = subprocess.run(
+            [sys.executable, "-m", "kvaudit.cli", "gate", *nodes], capture_output=True, text=True, check=False
+        )
+    assert gate.returncode == code, gate.stdout + gate.stderr
+    assert says in gate.stdout
