@@ -8,7 +8,7 @@ from typing import Any
 
 from kvaudit.audits.defaults import Missing as WaitingCheck
 from kvaudit.audits.defaults import missing_for
-from kvaudit.audits.models import Plan, Result, Run
+from kvaudit.audits.models import Plan, Result, Run, RunState
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from kvaudit.verdict import Verdict
@@ -89,7 +89,7 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
         ),
         plans=plans,
         runs=runs,
-        pending=next((run for run in runs if not run.ended and run.not_before <= status.moment), None),
+        pending=_pending(runs, status),
         missing=missing(status, nodes, plans, waiting),
         active_checks=able_active(deployment, waiting),
         consent=consent,
@@ -123,6 +123,12 @@ def sentence(status: DeploymentStatus) -> str:
             parts.append(f"{', '.join(undecided)} could not decide")
         return f"Not known: {'; '.join(parts) or 'no check has concluded anything'}. Unknown is not a pass."
     return "Nothing was found against it: every required check passed and none has expired."
+
+
+def _pending(runs: Sequence[Run], status: DeploymentStatus) -> Run | None:
+    """What is worth following live: a running audit before one that waits; none that is for later."""
+    now = [run for run in runs if not run.ended and run.not_before <= status.moment]
+    return min(now, key=lambda run: run.state != RunState.RUNNING, default=None)
 
 
 def _results(status: DeploymentStatus) -> dict[int | None, Result]:

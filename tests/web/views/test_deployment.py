@@ -141,3 +141,15 @@ def _queries(client) -> int:
     with CaptureQueriesContext(connection) as seen:
         client.get(PATH)
     return len(seen)
+
+
+def test_the_running_audit_is_followed_before_one_that_waits(people, pair):
+    running = scene.a_run(pair, state="running")
+    scene.a_run(pair, state="queued")
+    later = scene.a_run(pair, state="queued")
+    type(later).objects.filter(pk=later.pk).update(not_before=timezone.now() + timedelta(minutes=15))
+    assert f"/runs/{running.pk}/progress/" in text_of(people.viewer)
+    running.delete()
+    page = text_of(people.viewer)
+    assert "Waiting for a worker." in page
+    assert f"/runs/{later.pk}/progress/" not in page, "a re-run in a quarter of an hour is nothing to watch"
