@@ -16,6 +16,7 @@ from kvaudit.verdict import Evidence, Result
 
 if TYPE_CHECKING:  # active checks bring it with them; the gate starts without
     from kvaudit.checks.asking import Prober
+    from kvaudit.checks.session_api import SessionWire
 
 Seen = TypeVar("Seen")
 
@@ -98,7 +99,10 @@ class Audit:
     ask_anonymously: Asker | None = None
     prober: Prober | None = None  # None in passive runs, or why_no_prober says what is missing
     why_no_prober: str = ""
-    replayed: tuple[int, ...] = ()  # tokens: lengths that failed before and are asked again, wherever N is now
+    session: SessionWire | None = None  # None unless the target describes a session API and two accounts
+    why_no_session: str = ""
+    # Lengths in tokens that failed before and are asked again, wherever N is now.
+    replayed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
