@@ -18,7 +18,7 @@ from kvaudit.checks.coherence_verdict import LEAST_BASELINE, judge_coherence
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.trials import Trial, harmed, trial, unaskable, withheld
 from kvaudit.text.markers import Marker, draw_marker
-from kvaudit.text.prompts import Needle, draw_needles, draw_nonce, together
+from kvaudit.text.prompts import Needle, Nonce, draw_needles, draw_nonce, together
 from kvaudit.verdict import Evidence, Result
 
 NEEDLES = 10
@@ -34,11 +34,11 @@ LIST_TOKENS = 128
 
 @dataclass(slots=True)
 class Reading:
-    """One prompt text at one length: its nonce and how many of the asked facts were found."""
+    """One length: its nonce and how many of the asked facts were found."""
 
     name: str
     tokens: int
-    fresh: int  # 0 = first text, 1 = the confirming one
+    fresh: int  # 0 = at first, 1 = the confirming one
     nonce: bool | None = None
     asked: int = 0
     found: int = 0
@@ -177,12 +177,11 @@ class _Session:
         return await self.read(name, tokens, Asked.GLANCE, fresh)
 
     async def read(self, name: str, tokens: int, how: Asked, fresh: int = 0) -> Reading:
-        prober = self._prober
-        marker = draw_marker(prober.draw)
-        needles = draw_needles(prober.draw, without=marker.words)
-        nonce = draw_nonce(prober.draw, without=(*marker.words, *(needle.word for needle in needles)))
+        """Every question has a text of its own: pages of the text before, which held the same facts at the
+        same places, would answer as well as the own ones."""
         reading = Reading(name, tokens, fresh)
         if how is Asked.TOGETHER:
+            marker, needles, nonce = self._text()
             reply = await self._ask(reading, marker, needles, together(nonce, needles), LIST_TOKENS)
             if reply is not None:
                 reading.nonce = nonce.answered(reply.text)
@@ -191,6 +190,7 @@ class _Session:
             return reading
         first = range(NEEDLES) if how is Asked.EACH else GLANCED
         rest = [index for index in range(NEEDLES) if index not in first]
+        marker, needles, nonce = self._text()
         reply = await self._ask(reading, marker, needles, nonce.question)
         if reply is not None:
             reading.nonce = nonce.answered(reply.text)
@@ -198,6 +198,7 @@ class _Session:
         if reading.nonce is False:
             waiting, rest = [*waiting, *rest], []
         while waiting and not reading.refused:
+            marker, needles, _ = self._text()
             needle = needles[waiting.pop(0)]
             reply = await self._ask(reading, marker, needles, needle.question)
             if reply is None:
@@ -207,6 +208,16 @@ class _Session:
             if not right:  # the other facts are asked only when something is missing
                 waiting, rest = [*waiting, *rest], []
         return reading
+
+    def _text(self) -> tuple[Marker, tuple[Needle, ...], Nonce]:
+        draw = self._prober.draw
+        marker = draw_marker(draw)
+        needles = draw_needles(draw, without=marker.words)
+        return (
+            marker,
+            needles,
+            draw_nonce(draw, without=(*marker.words, *(needle.word for needle in needles))),
+        )
 
     async def _ask(
         self,

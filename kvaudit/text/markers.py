@@ -1,6 +1,6 @@
 """Markers: six plain English nouns that no honest answer contains by chance.
 
-A marker is drawn from a fixed list of 2,048 words with `secrets` (66 bits). Words survive casing,
+A marker is drawn from a fixed list of 2,048 words with `secrets` (64 bits). Words survive casing,
 markdown and digit grouping on the way out, and cost 6 to 10 tokens where a UUID costs 35. The list
 (words.txt) holds concrete nouns of 4 to 8 letters, chosen from the noun index of WordNet 3.1 by
 frequency in spoken English, without names, verbs and words that could offend in a report.
@@ -79,6 +79,35 @@ def draw_words(draw: Draw, count: int, without: Sequence[str] = ()) -> tuple[str
     return tuple(chosen)
 
 
+FRAME_WORDS = ("record", "the", "audit", "phrase", "every", "answer", "must", "consist", "locker", "code")
+TRIES = 500
+"""Draws until words that cannot be confused are found; then any will do."""
+
+
+def _grams(word: str, before: str) -> set[str]:
+    """What a model that sees three characters sees of a word and what stands before it."""
+    seen = before + word
+    return {seen[at : at + 3] for at in range(len(seen) - 2)}
+
+
+def draw_apart(draw: Draw, count: int, without: Sequence[str] = (), *, before: str = ": ") -> tuple[str, ...]:
+    """Words that share no three letters with each other, with ``without`` or with the frames, and where
+    they follow a colon no initial either: a short-sighted model that copies them is never led astray
+    half way through one (measured on a real one that sees three characters)."""
+    known = set().union(*(_grams(word, " ") for word in FRAME_WORDS))
+    known = known.union(*(_grams(word, before) for word in without))
+    chosen: list[str] = []
+    for _ in range(TRIES * count):
+        if len(chosen) == count:
+            break
+        word = draw_words(draw, 1, (*without, *chosen))[0]
+        grams = _grams(word, before)
+        if len(grams) == len(before) + len(word) - 2 and not grams & known:
+            chosen.append(word)
+            known |= grams
+    return (*chosen, *draw_words(draw, count - len(chosen), (*without, *chosen)))
+
+
 def draw_marker(draw: Draw, *, tenant: str = "", request: str = "", decoy: bool = False) -> Marker:
-    """A fresh marker."""
-    return Marker(draw_words(draw, WORDS_IN_MARKER), tenant, request, decoy)
+    """A fresh marker of words that cannot be confused with each other (64 of the list's 66 bits stay)."""
+    return Marker(draw_apart(draw, WORDS_IN_MARKER, before=" "), tenant, request, decoy)

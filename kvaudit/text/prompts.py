@@ -11,7 +11,7 @@ import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kvaudit.text.markers import Draw, Marker, draw_words, words
+from kvaudit.text.markers import Draw, Marker, draw_apart, words
 from kvaudit.text.matcher import normal_words
 
 NONCE_KEY = "Q"
@@ -71,36 +71,6 @@ def _gives(text: str, word: str, key: str) -> bool:
         return True
     named = normal_words(f"{key} {word}")
     return any(answer[at : at + len(named)] == named for at in range(len(answer)))
-
-
-FRAME_WORDS = ("record", "the", "audit", "phrase", "every", "answer", "must", "consist", "locker", "code")
-TRIES = 500
-"""Draws until words that cannot be confused are found; then any will do."""
-
-
-def _grams(word: str) -> set[str]:
-    """What a model that sees three characters sees of a word that stands after a colon or a space."""
-    seen = f": {word}"
-    return {seen[at : at + 3] for at in range(len(seen) - 2)}
-
-
-def draw_apart(draw: Draw, count: int, without: Sequence[str] = ()) -> tuple[str, ...]:
-    """Words that share no three letters, and no initial, with each other, with ``without`` or with the
-    frames: a short-sighted model that copies them is never led astray half way through one (measured on
-    a real one that sees three characters)."""
-    known = set().union(*(_grams(word) for word in FRAME_WORDS))
-    known -= {f": {letter}" for letter in string.ascii_lowercase}  # no word of a frame follows a colon
-    known = known.union(*(_grams(word) for word in without))
-    chosen: list[str] = []
-    for _ in range(TRIES * count):
-        if len(chosen) == count:
-            break
-        word = draw_words(draw, 1, (*without, *chosen))[0]
-        grams = _grams(word)
-        if len(grams) == len(word) and not grams & known:
-            chosen.append(word)
-            known |= grams
-    return (*chosen, *draw_words(draw, count - len(chosen), (*without, *chosen)))
 
 
 def draw_nonce(draw: Draw, *, without: Sequence[str] = ()) -> Nonce:
