@@ -117,15 +117,14 @@
     if (held !== null) [...list.querySelectorAll("button")].find((each) => each.dataset.group === held)?.focus();
   };
 
-  // Marks that lead somewhere, in order of x: [{curve, point, x, y, href, text}].
-  const marksOf = (source) => {
+  // Marks that lead somewhere, in order of x: [{curve, point, at, y, href, text}]. Heights are numbers.
+  const marksOf = ({ source, plot }) => {
     const marks = [];
     source.data.forEach((trace, curve) => {
       (trace.customdata ?? []).forEach((href, point) => {
         if (!href) return;
-        const x = trace.x[point];
         const text = Array.isArray(trace.hovertext) ? trace.hovertext[point] : trace.hovertext;
-        marks.push({ curve, point, at: typeof x === "number" ? x : Date.parse(x + "Z"), y: trace.y[point], href, text });
+        marks.push({ curve, point, at: plot._fullLayout.xaxis.d2l(trace.x[point]), y: trace.y[point], href, text });
       });
     });
     return marks.sort((one, other) => one.at - other.at);
@@ -215,14 +214,11 @@
     if (cursor < 0) return marks.length - 1;
     if (key === "ArrowLeft") return Math.max(0, cursor - 1);
     if (key === "ArrowRight") return Math.min(marks.length - 1, cursor + 1);
-    const { yaxis, yaxis2 } = figure.plot._fullLayout;
-    const lanes = (yaxis2 ?? yaxis)._categories ?? [];
-    const row = (mark) => (lanes.length ? lanes.indexOf(mark.y) : Number(mark.y));
-    const here = row(marks[cursor]);
+    const here = marks[cursor].y;
     const wanted = key === "ArrowUp" ? 1 : -1;
     let best = cursor, least = Infinity;
     marks.forEach((mark, index) => {
-      const rise = (row(mark) - here) * wanted;
+      const rise = (mark.y - here) * wanted;
       if (rise <= 0) return;
       const cost = rise * 1e15 + Math.abs(mark.at - marks[cursor].at);
       if (cost < least) [best, least] = [index, cost];
@@ -248,7 +244,7 @@
 
   const ready = (figure) => {
     const { plot, element } = figure;
-    figure.marks = marksOf(figure.source);
+    figure.marks = marksOf(figure);
     figure.cursor = -1;
     figure.status = document.createElement("p");
     figure.status.className = "vh";

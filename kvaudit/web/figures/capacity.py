@@ -200,6 +200,7 @@ def build(
         height=320,
         x={
             "type": "date",
+            "tickangle": 0,
             "title": f"time in {said(timezone.get_current_timezone_name(), limit=60)}",
         },
         y={"title": "tokens", "rangemode": "tozero", "tickformat": "~s"},
@@ -225,7 +226,7 @@ def _runs(found: Sequence[Step], values: Sequence[int | None]) -> Iterator[tuple
 def _line(
     found: Sequence[Step], name: str, values: Sequence[int | None], colour: str, width: float, dash: str
 ) -> Trace:
-    x: list[str | None] = []
+    x: list[int | None] = []
     y: list[int | None] = []
     texts: list[str] = []
     for step, value, goes_on in _runs(found, values):
@@ -249,7 +250,7 @@ def _line(
 
 def _zone(found: Sequence[Step]) -> Trace:
     """Rectangles from the prefill side's smallest pool up to the context."""
-    x: list[str | None] = []
+    x: list[int | None] = []
     y: list[int | None] = []
     for step in found:
         if step.prefill is None or step.context is None or step.prefill >= step.context:

@@ -54,9 +54,11 @@ def answer(data: Sequence[Trace], layout: Mapping[str, Any]) -> HttpResponse:
     )
 
 
-def local(moment: datetime) -> str:
-    """An instant as plotly's date axes read it: wall-clock time of the viewer's zone, without offset."""
-    return timezone.localtime(moment).strftime("%Y-%m-%dT%H:%M:%S")
+def local(moment: datetime) -> int:
+    """An instant as plotly's date axes read it: milliseconds of the viewer's wall clock, as if that were
+    UTC. Numbers, since plotly takes five times as long to read dates out of text."""
+    here = timezone.localtime(moment)
+    return round((here.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def instant(moment: datetime) -> str:

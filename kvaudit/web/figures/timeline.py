@@ -24,6 +24,9 @@ ROWS = 30
 """Rows of the table on the page itself."""
 
 LANE_PIXELS = 30
+DENSE = 800
+SPEAKING_SPANS = 500
+"""Bars of a kind that still speak under the pointer: above, the marks at their beginnings do."""
 OTHER_LANES = (
     events.CAPACITY,
     events.VERSION,
@@ -121,19 +124,23 @@ def build(
 ) -> tuple[list[Trace], dict[str, Any]]:
     """Pure. Bands lie on the hidden first y axis, under the lanes of the second."""
     lanes = lanes_of([*(mark.lane for mark in marks), *(span.lane for span in spans)])
-    names = {lane: said(lane, limit=40) for lane in lanes}
+    heights = {lane: len(lanes) - 1 - number for number, lane in enumerate(lanes)}
     data: list[Trace] = []
     if windows:
         data.append(_bands(windows))
     kinds = _in_order([*(span.kind for span in spans), *(mark.kind for mark in marks)])
-    data += [_bars(kind, [span for span in spans if span.kind == kind], names, start, now) for kind in kinds]
-    data += [_symbols(kind, [mark for mark in marks if mark.kind == kind], names) for kind in kinds]
+    data += [
+        _bars(kind, [span for span in spans if span.kind == kind], heights, start, now) for kind in kinds
+    ]
+    size = 12 if len(marks) <= DENSE else 8
+    data += [_symbols(kind, [mark for mark in marks if mark.kind == kind], heights, size) for kind in kinds]
     margin = (now - start) * 0.015
     shown = layout(
         height=LANE_PIXELS * max(len(lanes), 2) + 70,
         x={
             "type": "date",
             "range": [local(start - margin), local(now + margin)],
+            "tickangle": 0,
             "title": f"time in {said(timezone.get_current_timezone_name(), limit=60)}",
         },
         y={"visible": False, "range": [0, 1]},
@@ -142,12 +149,20 @@ def build(
         overlaying="y",
         fixedrange=True,
         side="left",
-        type="category",
-        categoryorder="array",
-        categoryarray=[names[lane] for lane in reversed(lanes)],
+        tickvals=list(heights.values()),
+        ticktext=[said(lane, limit=30) for lane in lanes],
         range=[-0.7, len(lanes) - 0.3],
         zeroline=False,
+        automargin=False,
     )
+    # Margins by the longest name: measuring every label costs as much as drawing a thousand marks.
+    shown["xaxis"]["automargin"] = shown["yaxis"]["automargin"] = False
+    shown["margin"] = {
+        "l": 16 + round(7.5 * max((min(len(lane), 30) for lane in lanes), default=0)),
+        "r": 12,
+        "t": 8,
+        "b": 56,
+    }
     return [trace for trace in data if trace["x"]], shown
 
 
@@ -161,79 +176,82 @@ def lanes_of(found: Sequence[str]) -> list[str]:
 
 
 def _in_order(kinds: Sequence[str]) -> list[str]:
-    known = {kind: position for position, kind in enumerate((*SYMBOLS, *BARS))}
-    return sorted(set(kinds), key=lambda kind: (known.get(kind, len(known)), kind))
+    """Worst last: it is drawn over the others where they are dense."""
+    known = {kind: position for position, kind in enumerate((*BARS, *SYMBOLS))}
+    worst = {"inconclusive": 1, "error": 2, "fail": 3}
+    return sorted(set(kinds), key=lambda kind: (worst.get(kind, 0), known.get(kind, len(known)), kind))
 
 
 def _bands(windows: Sequence[tuple[datetime, datetime]]) -> Trace:
-    x: list[str | None] = []
-    y: list[int | None] = []
-    for begin, end in windows:
-        x += [local(begin), local(begin), local(end), local(end), None]
-        y += [0, 1, 1, 0, None]
     return {
-        "type": "scatter",
         "name": "hours of active audits, as declared now",
-        "x": x,
-        "y": y,
-        "mode": "lines",
-        "line": {"width": 0},
-        "fill": "toself",
-        "fillcolor": "--track/0.8",
-        "hoverinfo": "skip",
+        **_filled([(local(begin), local(end), 0.5) for begin, end in windows], 0.5, "--track/0.8"),
     }
 
 
 def _bars(
-    kind: str, spans: Sequence[Span], names: Mapping[str, str], start: datetime, now: datetime
+    kind: str, spans: Sequence[Span], heights: Mapping[str, int], start: datetime, now: datetime
 ) -> Trace:
-    """One path for all spans of a kind: thousands cost no more than one."""
+    """All spans of a kind. Few are lines that speak under the pointer; many are one filled path, since
+    plotly draws a path of its own for every piece of a broken line."""
     colour, width, dash = BARS.get(kind, OTHER_BAR)
-    x: list[str | None] = []
-    y: list[str | None] = []
-    texts: list[str] = []
-    links: list[str] = []
-    lane_alone = kind in OTHER_LANES  # bars that are the only thing of their lane lead somewhere themselves
-    for span in spans:
-        end = span.end or now
-        if end < start:
-            continue
-        x += [local(max(span.start, start)), local(end), None]
-        y += [names[span.lane], names[span.lane], None]
-        until = instant(span.end) if span.end else "now"
-        text = said(f"{span.lane}: {kind}", f"{instant(span.start)} to {until}", span.text)
-        texts += [text, text, ""]
-        links += [span.href if lane_alone else "", "", ""]
-    return {
-        "type": "scatter",
+    shown = [span for span in spans if (span.end or now) >= start]
+    common: Trace = {
         "name": kind,
         "legendgroup": kind,
         "showlegend": kind not in SYMBOLS or kind == events.EXPIRED,
-        "x": x,
-        "y": y,
         "yaxis": "y2",
+    }
+    ends = [(local(max(span.start, start)), local(span.end or now), heights[span.lane]) for span in shown]
+    if len(shown) > SPEAKING_SPANS:
+        return {**common, **_filled(ends, width / LANE_PIXELS / 2, colour)}
+    lane_alone = kind in OTHER_LANES  # bars that are the only thing of their lane lead somewhere themselves
+    texts = [said(f"{span.lane}: {kind}", _held(span), span.text) for span in shown]
+    links = [span.href if lane_alone else "" for span in shown]
+    return {
+        **common,
+        "type": "scatter",
+        "x": [x for begin, end, _ in ends for x in (begin, end, None)],
+        "y": [y for _, _, height in ends for y in (height, height, None)],
         "mode": "lines",
         "line": {"color": colour, "width": width, "dash": dash},
         "hoverinfo": "text",
-        "hovertext": texts,
-        "customdata": links,
+        "hovertext": [each for text in texts for each in (text, text, "")],
+        "customdata": [each for link in links for each in (link, "", "")],
     }
 
 
-def _symbols(kind: str, marks: Sequence[Mark], names: Mapping[str, str]) -> Trace:
+def _filled(ends: Sequence[tuple[int, int, float]], half: float, colour: str) -> Trace:
+    """Rectangles from one x to another around a height, as a single path."""
+    return {
+        "type": "scatter",
+        "x": [x for begin, end, _ in ends for x in (begin, begin, end, end, None)],
+        "y": [y for _, _, at in ends for y in (at - half, at + half, at + half, at - half, None)],
+        "mode": "none",
+        "fill": "toself",
+        "fillcolor": colour,
+        "hoverinfo": "skip",
+    }
+
+
+def _held(span: Span) -> str:
+    return f"{instant(span.start)} to {instant(span.end) if span.end else 'now'}"
+
+
+def _symbols(kind: str, marks: Sequence[Mark], heights: Mapping[str, int], size: int) -> Trace:
     symbol, colour, edge = SYMBOLS.get(kind, OTHER_SYMBOL)
     return {
         "type": "scatter",
         "name": said(kind, limit=40),
         "legendgroup": kind,
         "x": [local(mark.at) for mark in marks],
-        "y": [names[mark.lane] for mark in marks],
+        "y": [heights[mark.lane] for mark in marks],
         "yaxis": "y2",
         "mode": "markers",
         "marker": {
             "symbol": symbol,
             "color": colour,
-            "size": 12,
+            "size": size,
             "line": {"color": edge, "width": 1.5 if edge != "--sheet" else 1},
         },
         "hoverinfo": "text",
