@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from kvaudit.text.markers import Marker
 from kvaudit.text.prompts import Needle, frame
 
+PADS = (" a", " the", ".", "a", "\n")
+"""Pieces that are one token in most vocabularies (" a" in all three that were measured), or one byte."""
+
 Encode = Callable[[str], Awaitable[Sequence[int]]]
 """Text -> token ids of the audited tokenizer, without special tokens."""
 
@@ -128,17 +131,19 @@ async def counted(
     count: Callable[[str], Awaitable[int]],
     lead: str = "",
 ) -> Prompt:
-    """The same prompt as text, for engines that take no ids: grown and padded with single letters
+    """The same prompt as text, for engines that take no ids: grown and padded with single-token pieces
     until ``count`` (tokenizer endpoint, or usage of a calibration) says exactly ``tokens``.
 
     ValueError when the length cannot be hit within 12 counts.
     """
     shape = frame(marker)
-    frame_tokens = max(1, await count(shape.numbered(0)))
+    base = await count(shape.numbered(0))
+    frame_tokens = max(1, base)
+    pad = await _single(shape.numbered(0), base, count)
     end = await count(tail) if tail else 0
     frames, letters = max(0, (tokens - end) // frame_tokens - 1), 0
     for _ in range(12):
-        text = lead + _laid(shape.numbered, frames, needles) + " a" * letters + tail
+        text = lead + _laid(shape.numbered, frames, needles) + pad * letters + tail
         over = await count(text) - tokens
         if over == 0:
             return Prompt(tokens, text=text, frame_tokens=frame_tokens)
@@ -150,6 +155,14 @@ async def counted(
         else:
             letters -= over
     raise ValueError(f"no text of exactly {tokens} tokens was found")
+
+
+async def _single(before: str, base: int, count: Callable[[str], Awaitable[int]]) -> str:
+    """A piece that costs exactly one token each time it is repeated."""
+    for piece in PADS:
+        if await count(before + piece * 8) - base == 8:
+            return piece
+    return PADS[0]
 
 
 def _laid(numbered: Callable[[int], str], frames: int, needles: Sequence[Needle]) -> str:
