@@ -119,7 +119,8 @@ ROWS = (
     ),
     Row("shared_prefix", ("shared_prefix",), {"prefix": "fail"}),
     Row("salt_ignored", ("salt_ignored",), {"prefix": "fail"}),
-    Row("tier_salt_dropped", ("tier_salt_dropped",), {"prefix": "fail"}),
+    # the prefill pool, where the cache is, must be the smaller one: fillers are counted against the smallest
+    Row("tier_salt_dropped", ("tier_salt_dropped",), {"prefix": "fail"}, {"prefill_pool": 10_496}),
     Row(
         "quality_drift",
         ("quality_drift",),
