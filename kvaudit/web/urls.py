@@ -3,18 +3,24 @@
 from django.urls import path
 
 from kvaudit.web.views import (
+    attestations,
     audit_now,
+    checklist,
+    compliance,
     deployment,
     evidence,
     figures,
     fleet,
     fleet_import,
     help,
+    items,
     keys,
     plans,
     probes,
     run,
     session,
+    summary,
+    waivers,
 )
 
 urlpatterns = [
@@ -42,4 +48,23 @@ urlpatterns = [
     path("plans/<uuid:series>/change/", plans.change, name="plan-change"),
     path("plans/<uuid:series>/switch/", plans.switch, name="plan-switch"),
     path("plans/<uuid:series>/retire/", plans.retire, name="plan-retire"),
+    path("compliance/", compliance.compliance, name="compliance"),
+    path("compliance/print/", compliance.printed, name="compliance-print"),
+    path("compliance/csv/", compliance.as_csv, name="compliance-csv"),
+    path("compliance/trend/", compliance.figure, name="compliance-figure"),
+    path("d/<slug:slug>/items/<slug:key>/", items.item, name="item"),
+    path("d/<slug:slug>/items/<slug:key>/attest/", items.attest, name="attest"),
+    path("d/<slug:slug>/items/<slug:key>/waive/", items.waive, name="waive"),
+    path("teams/<slug:slug>/items/<slug:key>/attest/", items.attest_team, name="attest-team"),
+    path("teams/<slug:slug>/items/<slug:key>/waive/", items.waive_team, name="waive-team"),
+    path("attestations/<int:pk>/", attestations.attestation, name="attestation"),
+    path("attestations/<int:pk>/evidence/", attestations.evidence, name="attestation-evidence"),
+    path("waivers/", waivers.waivers, name="waivers"),
+    path("waivers/<int:pk>/", waivers.waiver, name="waiver"),
+    path("checklist/", checklist.checklist, name="checklist"),
+    path("checklist/<slug:slug>/new/", checklist.create, name="own-item-create"),
+    path("checklist/items/<uuid:series>/", checklist.change, name="own-item"),
+    path("checklist/items/<uuid:series>/retire/", checklist.retire, name="own-item-retire"),
+    path("summary/", summary.summary, name="summary"),
+    path("summary/markdown/", summary.as_markdown, name="summary-markdown"),
 ]

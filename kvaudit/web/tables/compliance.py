@@ -1,0 +1,267 @@
+"""The Compliance page: who complies, since when, by waiver or truly. One matrix over everything the
+reader may see; a page, a print and an export are cuts of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+
+from django.utils import timezone
+
+from kvaudit.accounts.models import User
+from kvaudit.checklists import options
+from kvaudit.checklists.items import Item
+from kvaudit.checklists.models import Assessed, Attestation, Waiver
+from kvaudit.checklists.standing import WORST_FIRST, Matrix, Row, Status
+from kvaudit.web import foreign
+from kvaudit.web.tables.fleet import Slice
+
+PAGE_SIZE = 100
+SORTS = {"name": "Deployment", "risk": "Standing", "team": "Team"}
+MOST_LISTED = 10
+_RANK = {status: number for number, status in enumerate((*WORST_FIRST, Status.NOT_APPLICABLE))}
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The page's state, as it stands in the URL. Empty = not filtered; ``as_of`` is a day of the
+    viewer's zone, "" for now."""
+
+    q: str = ""
+    team: str = ""
+    item: str = ""
+    status: str = ""
+    as_of: str = ""
+    sort: str = "name"
+    after: str = ""
+    before: str = ""
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, str]) -> Filters:
+        """Out of a query string; what means nothing is dropped rather than refused."""
+        names = ("q", "team", "item", "status", "as_of", "after", "before")
+        cleaned = {name: foreign.query_text(query.get(name), 300) for name in names}
+        if cleaned["status"] not in set(Status):
+            cleaned["status"] = ""
+        if end_of_day(cleaned["as_of"]) is None:
+            cleaned["as_of"] = ""
+        sort = query.get("sort", "")
+        return cls(**cleaned, sort=sort if sort in SORTS else "name")
+
+    @property
+    def active(self) -> bool:
+        return bool(self.q or self.team or self.item or self.status)
+
+    @property
+    def moment(self) -> datetime | None:
+        """The end of the day asked for; None for now."""
+        return end_of_day(self.as_of)
+
+
+def end_of_day(text: str) -> datetime | None:
+    """The end of a past day in the viewer's zone; None for today, the future and what is no date."""
+    try:
+        day = date.fromisoformat(text)
+        end = datetime.combine(day + timedelta(days=1), time(0), tzinfo=timezone.get_current_timezone())
+        return end if end <= timezone.now() else None
+    except (ValueError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamLine:
+    """How the deployments of one team (or of all: ``team`` is "") stand."""
+
+    team: str
+    total: int
+    by_status: Mapping[Status, int]
+    complying: Mapping[str, tuple[int, int]]  # item key -> (complying by any of the three, applicable)
+
+    @property
+    def counts(self) -> list[tuple[Status, int]]:
+        return [(status, self.by_status.get(status, 0)) for status in reversed(WORST_FIRST)]
+
+
+def matrix_of(user: User, moment: datetime | None) -> Matrix:
+    """Everything that the user sees, at a moment."""
+    return Assessed.objects.visible_to(user).existing(moment).standings(moment=moment)
+
+
+def columns_of(matrix: Matrix, rows: Sequence[Row]) -> list[Item]:
+    """The shipped items, and the own items of the teams in sight."""
+    teams = {row.deployment.team_id for row in rows}
+    return [item for item in matrix.items if item.team_id is None or item.team_id in teams]
+
+
+def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
+    """Rows that satisfy the filters, in the order asked for."""
+    kept = list(rows)
+    if words := filters.q.lower().split():
+        kept = [row for row in kept if all(word in _searched(row) for word in words)]
+    if filters.team:
+        kept = [row for row in kept if row.deployment.team.slug == filters.team]
+    if filters.item:
+        kept = [row for row in kept if filters.item in row.cells]
+    if filters.status:
+        kept = [row for row in kept if _status(row, filters.item) == filters.status]
+    return sorted(kept, key=lambda row: position(row, filters.sort))
+
+
+def _searched(row: Row) -> str:
+    each = row.deployment
+    return f"{each.slug} {each.team.slug} {each.owner}".lower()
+
+
+def _status(row: Row, item: str) -> Status:
+    return row.cells[item].status if item else row.status
+
+
+def position(row: Row, sort: str) -> str:
+    """The sort key as text: unique, and what the URL of a page carries."""
+    if sort == "risk":
+        return f"{_RANK[row.status]}~{row.deployment.slug}"
+    return f"{row.deployment.team.slug if sort == 'team' else ''}~{row.deployment.slug}"
+
+
+def cut(rows: Sequence[Row], filters: Filters, size: int = PAGE_SIZE) -> Slice:
+    """The page after (or before) a position. A position whose row has gone still has a place."""
+    keys = [position(row, filters.sort) for row in rows]
+    if filters.before:
+        end = bisect_left(keys, filters.before)
+        start = max(0, end - size)
+    else:
+        start = bisect_right(keys, filters.after) if filters.after else 0
+        end = min(len(rows), start + size)
+    shown = rows[start:end]
+    return Slice(
+        rows=shown,
+        first=start + 1 if shown else 0,
+        last=end,
+        total=len(rows),
+        before=keys[start] if shown and start else "",
+        after=keys[end - 1] if shown and end < len(rows) else "",
+    )
+
+
+def roll_up(rows: Sequence[Row], name: str = "") -> TeamLine:
+    by_status = Counter(row.status for row in rows)
+    complying: Counter[str] = Counter()
+    applicable: Counter[str] = Counter()
+    for row in rows:
+        for key, cell in row.cells.items():
+            if cell.status is not Status.NOT_APPLICABLE:
+                applicable[key] += 1
+                if cell.status.complies:
+                    complying[key] += 1
+    return TeamLine(
+        name, len(rows), by_status, {key: (complying[key], applicable[key]) for key in applicable}
+    )
+
+
+def by_team(rows: Sequence[Row]) -> list[TeamLine]:
+    """One line per team, by name."""
+    teams: dict[str, list[Row]] = {}
+    for row in rows:
+        teams.setdefault(row.deployment.team.slug, []).append(row)
+    return [roll_up(teams[name], name) for name in sorted(teams)]
+
+
+def sentence(line: TeamLine) -> tuple[Status, str]:
+    """The page in one sentence. By attestation and by waiver are said apart, unknown as unknown."""
+    total, by = line.total, line.by_status
+    complying = sum(by.get(status, 0) for status in (Status.PASS, Status.ATTESTED, Status.WAIVED))
+    noun = f"deployment{'' if total == 1 else 's'}"
+    parts = [
+        text
+        for count, text in (
+            (by.get(Status.PASS, 0), f"{by.get(Status.PASS, 0):,} by checks alone"),
+            (by.get(Status.ATTESTED, 0), f"{by.get(Status.ATTESTED, 0):,} with an attestation"),
+            (by.get(Status.WAIVED, 0), f"{by.get(Status.WAIVED, 0):,} only with a waiver"),
+        )
+        if count
+    ]
+    said = f"{complying:,} of {total:,} {noun} {'complies' if complying == 1 else 'comply'} with every item"
+    if parts:
+        said += f": {', '.join(parts)}"
+    worst = next((status for status in WORST_FIRST if by.get(status)), Status.INCONCLUSIVE)
+    return worst, said
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A claim in force that ends soon."""
+
+    what: str  # waiver or attestation
+    pk: int
+    item: str
+    place: str
+    owner: str
+    expires_at: datetime
+    author: str
+
+
+def ending(user: User, now: datetime, days: int | None = None) -> list[Ending]:
+    """Waivers and attestations in force that end within ``days`` (default: when people are warned);
+    soonest first. Two queries."""
+    before = now + (options.warning() if days is None else timedelta(days=days))
+    found = []
+    for what, model, author in (("waiver", Waiver, "requester"), ("attestation", Attestation, "author")):
+        rows = model.objects.visible_to(user).ending(now, before)
+        for row in rows.select_related("deployment", "team", author):
+            place = row.deployment.slug if row.deployment else f"all of {row.team.slug if row.team else ''}"
+            found.append(
+                Ending(
+                    what=what,
+                    pk=row.pk,
+                    item=row.item,
+                    place=place,
+                    owner=row.deployment.owner if row.deployment else "",
+                    expires_at=row.expires_at,
+                    author=getattr(row, author).get_username(),
+                )
+            )
+    return sorted(found, key=lambda each: (each.expires_at, each.place, each.item))
+
+
+COLUMNS = (
+    "deployment", "team", "owner", "contact", "item", "title", "status", "checks_say", "since_utc",
+    "until_utc", "warning", "reason", "attested_by", "waived_by", "waiver_requested_by", "deployment_status",
+    "overdue_since_utc", "as_of_utc",
+)  # fmt: skip
+
+
+def export_rows(matrix: Matrix, rows: Sequence[Row]) -> Iterator[Sequence[object]]:
+    """A line per cell, header first; the same cells as on the page."""
+    yield COLUMNS
+    for row in rows:
+        each = row.deployment
+        for key, cell in row.cells.items():
+            waived = cell.waiver if cell.status is Status.WAIVED else None
+            yield (
+                each.slug,
+                each.team.slug,
+                each.owner,
+                each.contact,
+                key,
+                cell.item.title,
+                cell.status.value,
+                cell.verdict.value if cell.verdict else "",
+                utc(cell.since),
+                utc(cell.until),
+                "yes" if cell.warn else "",
+                cell.reason,
+                cell.attestation.author.get_username() if cell.status is Status.ATTESTED else "",
+                waived.decided_by.get_username() if waived else "",
+                waived.requester.get_username() if waived else "",
+                row.status.value,
+                utc(row.overdue_since),
+                utc(matrix.moment),
+            )
+
+
+def utc(moment: datetime | None) -> str:
+    """ISO 8601 in UTC; "" for none."""
+    return "" if moment is None else moment.astimezone(UTC).isoformat()

@@ -1,0 +1,356 @@
+"""The weekly summary for managers: what changed, what ends, what is overdue, who owns it. One set of
+facts, shown as a page and written as Markdown."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+
+from django.db.models import Max
+from django.utils import timezone
+
+from kvaudit.accounts.models import User
+from kvaudit.audits.models import CheckState, Overdue, StateChange
+from kvaudit.checklists.models import Attestation, Decision, Waiver
+from kvaudit.checklists.standing import Matrix, Row, Status
+from kvaudit.fleet.models import Deployment
+from kvaudit.web import foreign
+from kvaudit.web.tables import compliance
+from kvaudit.web.tables.compliance import Ending, TeamLine
+
+MOST_ITEMS = 100
+MOST_EVENTS = 100
+LAPSING_WITHIN = timedelta(days=7)
+_WEEK = re.compile(r"(2\d{3})-W(\d{2})\Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """Seven days of the viewer's zone from a Monday; ``end`` is now for the week that is not over."""
+
+    name: str  # 2026-W48
+    start: datetime
+    end: datetime
+    before: str
+    after: str  # "" for the current week
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChange:
+    deployment: str
+    team: str
+    owner: str
+    item: str
+    title: str
+    before: Status | None  # None: it did not exist then
+    after: Status
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    at: datetime
+    deployment: str
+    what: str
+    summary: str
+    run_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    deployment: str
+    plan: str
+    since: datetime
+    owner: str
+    contact: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsing:
+    """A check whose last word expires soon and that no plan renews."""
+
+    deployment: str
+    check: str
+    expires_at: datetime
+    owner: str
+
+
+@dataclass(slots=True)
+class Owner:
+    """What waits for one owner: names of deployments by how they stand, and what else."""
+
+    name: str
+    contact: str
+    by_status: dict[Status, list[str]] = field(default_factory=dict)
+    overdue: int = 0
+    ending: int = 0
+
+    @property
+    def open(self) -> int:
+        return sum(len(names) for names in self.by_status.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    week: Week
+    now: TeamLine
+    then: TeamLine
+    standing: Status
+    sentence: str
+    worse: Sequence[ItemChange]
+    better: Sequence[ItemChange]
+    left_out: int
+    events: Sequence[Event]
+    decisions: Sequence[Event]
+    endings: Sequence[Ending]
+    lapsing: Sequence[Lapsing]
+    late: Sequence[Late]
+    owners: Sequence[Owner]
+
+
+def week_of(text: str, now: datetime) -> Week:
+    """The ISO week named (2026-W48), else the one that holds ``now``; weeks to come are the current."""
+    today = timezone.localtime(now).date()
+    monday = today - timedelta(days=today.weekday())
+    if match := _WEEK.match(text):
+        with contextlib.suppress(ValueError):  # there is no week 60
+            monday = min(monday, date.fromisocalendar(int(match[1]), int(match[2]), 1))
+    zone = timezone.get_current_timezone()
+    start, end = (datetime.combine(monday + timedelta(days=days), time(0), tzinfo=zone) for days in (0, 7))
+    following = monday + timedelta(days=7)
+    return Week(
+        name=_name(monday),
+        start=start,
+        end=min(end, now),
+        before=_name(monday - timedelta(days=7)),
+        after=_name(following) if following <= today else "",
+    )
+
+
+def _name(monday: date) -> str:
+    year, week, _ = monday.isocalendar()
+    return f"{year}-W{week:02d}"
+
+
+def summary_of(user: User, week: Week, now: datetime) -> Summary:
+    """Everything that the user sees. What ends and what is overdue is told as of now, whatever the week."""
+    current = week.end == now
+    matrix = compliance.matrix_of(user, None if current else week.end)
+    past = compliance.matrix_of(user, week.start)
+    worse, better = changes(past, matrix)
+    standing, sentence = compliance.sentence(compliance.roll_up(matrix.rows))
+    endings = compliance.ending(user, now)
+    late = _late(user)
+    return Summary(
+        week=week,
+        now=compliance.roll_up(matrix.rows),
+        then=compliance.roll_up(past.rows),
+        standing=standing,
+        sentence=sentence,
+        worse=worse[:MOST_ITEMS],
+        better=better[:MOST_ITEMS],
+        left_out=max(0, len(worse) - MOST_ITEMS) + max(0, len(better) - MOST_ITEMS),
+        events=_events(user, week),
+        decisions=_decisions(user, week),
+        endings=endings,
+        lapsing=_lapsing(user, now),
+        late=late,
+        owners=owners(matrix.rows, late, endings),
+    )
+
+
+_ORDER = {status: rank for rank, status in enumerate(
+    (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE, Status.WAIVED, Status.ATTESTED, Status.PASS)
+)}  # fmt: skip
+
+
+def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChange]]:
+    """Cells that stand otherwise than they did: (worse, better), worst first. What is new is listed only
+    where it does not comply."""
+    before = {row.deployment.pk: row for row in then.rows}
+    worse, better = [], []
+    for row in now.rows:
+        old = before.get(row.deployment.pk)
+        for key, cell in row.cells.items():
+            was = old.cells[key].status if old is not None and key in old.cells else None
+            if was is cell.status or Status.NOT_APPLICABLE in (was, cell.status):
+                continue
+            change = ItemChange(
+                deployment=row.deployment.slug,
+                team=row.deployment.team.slug,
+                owner=row.deployment.owner,
+                item=key,
+                title=cell.item.title,
+                before=was,
+                after=cell.status,
+                reason=cell.reason,
+            )
+            if was is None:
+                # A deployment that is new has nothing behind it: only evidence against it is news.
+                if cell.status is Status.FAIL:
+                    worse.append(change)
+            elif _ORDER[cell.status] < _ORDER[was]:
+                worse.append(change)
+            else:
+                better.append(change)
+    worse.sort(key=lambda each: (_ORDER[each.after], each.deployment, each.item))
+    better.sort(key=lambda each: (each.deployment, each.item))
+    return worse, better
+
+
+def owners(rows: Sequence[Row], late: Sequence[Late], endings: Sequence[Ending]) -> list[Owner]:
+    """Who has something to do, most first. Deployments without an owner are listed under nobody's name."""
+    found: dict[str, Owner] = {}
+
+    def of(name: str, contact: str = "") -> Owner:
+        owner = found.setdefault(name, Owner(name, contact))
+        owner.contact = owner.contact or contact
+        return owner
+
+    for row in rows:
+        if row.status in (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE):
+            owner = of(row.deployment.owner, row.deployment.contact)
+            owner.by_status.setdefault(row.status, []).append(row.deployment.slug)
+    for each in late:
+        of(each.owner, each.contact).overdue += 1
+    for claim in endings:
+        if claim.owner:
+            of(claim.owner).ending += 1
+    return sorted(
+        found.values(),
+        key=lambda each: (-len(each.by_status.get(Status.FAIL, ())), -each.open, -each.overdue, each.name),
+    )
+
+
+def _events(user: User, week: Week) -> list[Event]:
+    """Capacity and version changes, and audits that were overdue or lost, newest first.
+
+    Ids grow with time, so the rows before the week are cut off by the id of the last of them: the index
+    of ids is walked back to the week's start and no further.
+    """
+    seen = StateChange.objects.visible_to(user)
+    boundary = StateChange.objects.filter(at__lt=week.start).order_by("-id").values("id")[:1]
+    first = boundary.first()
+    rows = seen.filter(at__gte=week.start, at__lt=week.end).exclude(what=StateChange.What.VERDICT)
+    if first is not None:
+        rows = rows.filter(id__gt=first["id"])
+    return [
+        Event(row.at, row.deployment.slug, row.what, row.summary, row.run_id)
+        for row in rows.select_related("deployment").order_by("-id")[:MOST_EVENTS]
+    ]
+
+
+def _decisions(user: User, week: Week) -> list[Event]:
+    """Attestations made, waivers decided: somebody's word that counts from now on, or does not."""
+    found = []
+    made = Attestation.objects.visible_to(user).filter(valid_from__gte=week.start, valid_from__lt=week.end)
+    for each in made.select_related("author", "deployment", "team")[:MOST_EVENTS]:
+        place = _place(each)
+        found.append(
+            Event(each.valid_from, place, "attested", f"item {each.item} by {each.author.get_username()}")
+        )
+    decided = Waiver.objects.visible_to(user).filter(decided_at__gte=week.start, decided_at__lt=week.end)
+    for waiver in decided.select_related("requester", "decided_by", "deployment", "team")[:MOST_EVENTS]:
+        who = waiver.decided_by.get_username() if waiver.decided_by else ""
+        word = {Decision.APPROVED: "waived", Decision.REFUSED: "waiver refused"}.get(
+            Decision(waiver.decision), "waiver withdrawn"
+        )
+        said = f"item {waiver.item}, asked for by {waiver.requester.get_username()}, decided by {who}"
+        found.append(Event(waiver.decided_at or waiver.requested_at, _place(waiver), word, said))
+    return sorted(found, key=lambda each: each.at, reverse=True)
+
+
+def _place(claim: Attestation | Waiver) -> str:
+    if claim.deployment is not None:
+        return claim.deployment.slug
+    return f"all of {claim.team.slug}" if claim.team else ""
+
+
+def _lapsing(user: User, now: datetime) -> list[Lapsing]:
+    seen = Deployment.objects.visible_to(user).active()
+    rows = (
+        CheckState.objects.current()
+        .filter(deployment__in=seen, interval=0, expires_at__gt=now, expires_at__lte=now + LAPSING_WITHIN)
+        .order_by("deployment__slug", "check_id")
+        .values_list("deployment__slug", "check_id", "deployment__owner")
+        .annotate(ends=Max("expires_at"))[:MOST_EVENTS]
+    )
+    return [Lapsing(slug, check, ends, owner) for slug, check, owner, ends in rows]
+
+
+def _late(user: User) -> list[Late]:
+    rows = Overdue.objects.open().visible_to(user).filter(deployment__retired_at=None)
+    return [
+        Late(row.deployment.slug, row.plan.name, row.since, row.deployment.owner, row.deployment.contact)
+        for row in rows.select_related("deployment", "plan").order_by("since", "pk")[:MOST_EVENTS]
+    ]
+
+
+def markdown(summary: Summary, base: str) -> str:
+    """The same as Markdown (GitHub flavour), links included; foreign words cannot format anything."""
+    return "\n".join(_markdown(summary, base)) + "\n"
+
+
+def _markdown(summary: Summary, base: str) -> Iterator[str]:
+    week = summary.week
+    yield f"# KV-cache isolation, {week.name}"
+    yield ""
+    yield f"{_moment(week.start)} to {_moment(week.end)}. **{md(summary.sentence)}.**"
+    then = summary.then.by_status
+    complying = sum(then.get(status, 0) for status in (Status.PASS, Status.ATTESTED, Status.WAIVED))
+    yield f"At the beginning of the week it was {complying:,} of {summary.then.total:,}."
+    for title, items in (("Got worse", summary.worse), ("Got better", summary.better)):
+        yield f"\n## {title}\n"
+        for change in items:
+            link = f"[{md(change.deployment)}]({base}/d/{change.deployment}/items/{change.item}/)"
+            was = change.before.value if change.before else "new"
+            owner = f", owner {md(change.owner)}" if change.owner else ""
+            yield f"- {link} item {md(change.item)}: {was} → **{change.after.value}** ({md(change.reason)}{owner})"
+        if not items:
+            yield "Nothing."
+    if summary.left_out:
+        yield f"- and {summary.left_out:,} more"
+    yield "\n## Said and decided\n"
+    for event in summary.decisions:
+        yield f"- {_moment(event.at)} {md(event.deployment)}: {event.what}, {md(event.summary)}"
+    if not summary.decisions:
+        yield "Nothing."
+    yield "\n## Changes of capacity and of the audits themselves\n"
+    for event in summary.events:
+        yield f"- {_moment(event.at)} {md(event.deployment)}: {event.what}. {md(event.summary)}"
+    if not summary.events:
+        yield "None seen."
+    yield "\n## Ends soon\n"
+    for ending in summary.endings:
+        owner = f", owner {md(ending.owner)}" if ending.owner else ""
+        yield f"- {_moment(ending.expires_at)} {ending.what} of item {md(ending.item)}, {md(ending.place)}{owner}"
+    for lapse in summary.lapsing:
+        yield f"- {_moment(lapse.expires_at)} evidence of {md(lapse.check)}, {md(lapse.deployment)}: no plan renews it"
+    if not summary.endings and not summary.lapsing:
+        yield "Nothing within two weeks."
+    yield "\n## Overdue\n"
+    for late in summary.late:
+        owner = f", owner {md(late.owner)}" if late.owner else ", no owner"
+        yield f"- {md(late.deployment)}: plan {md(late.plan)} since {_moment(late.since)}{owner}"
+    if not summary.late:
+        yield "Nothing."
+    yield "\n## Who has something to do\n"
+    yield "| Owner | Contact | Fail | Error | Inconclusive | Overdue audits | Ending soon |"
+    yield "|---|---|---|---|---|---|---|"
+    for each in summary.owners:
+        counts = [len(each.by_status.get(s, ())) for s in (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)]
+        cells = [md(each.name) or "nobody", md(each.contact), *map(str, [*counts, each.overdue, each.ending])]
+        yield f"| {' | '.join(cells)} |"
+
+
+def md(text: str, limit: int = 300) -> str:
+    """Foreign text in a line of Markdown: acting characters spelled out, every sign that formats escaped."""
+    line = " ".join(foreign.plain(text, limit).split())
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&@-])", r"\\\1", line)
+
+
+def _moment(moment: datetime) -> str:
+    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M %Z}"

@@ -1,0 +1,34 @@
+"""Weekly summary: what changed, what ends, what is overdue, who owns it. As a page and as Markdown."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from kvaudit.web.page import SignedIn, page
+from kvaudit.web.tables import summary as table
+
+
+@page()
+def summary(request: SignedIn) -> HttpResponse:
+    now = timezone.now()
+    week = table.week_of(request.GET.get("week", ""), now)
+    context = {
+        "section": "compliance",
+        "now": now,
+        "shown": table.summary_of(request.user, week, now),
+        "week": week,
+    }
+    return render(request, "summary/summary.html", context)
+
+
+@page()
+def as_markdown(request: SignedIn) -> HttpResponse:
+    now = timezone.now()
+    week = table.week_of(request.GET.get("week", ""), now)
+    text = table.markdown(table.summary_of(request.user, week, now), settings.BASE_URL)
+    response = HttpResponse(text, content_type="text/markdown; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="kvaudit-{week.name}.md"'
+    return response

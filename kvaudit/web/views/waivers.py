@@ -1,0 +1,98 @@
+"""Waivers: what waits for an approver, what is in force, what waives nothing; and one of them."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from kvaudit.accounts.access import can
+from kvaudit.accounts.models import User
+from kvaudit.checklists import options, services
+from kvaudit.checklists.models import Waiver
+from kvaudit.checklists.scope import Scope, items_of
+from kvaudit.checklists.warning import idle_waivers
+from kvaudit.web.claim_forms import NoteForm
+from kvaudit.web.page import SignedIn, page
+from kvaudit.web.tables import compliance
+
+MOST_PAST = 50
+_JOINED = ("deployment__team", "team", "requester", "decided_by", "ended_by")
+
+
+@page()
+def waivers(request: SignedIn) -> HttpResponse:
+    now = timezone.now()
+    seen = Waiver.objects.visible_to(request.user).select_related(*_JOINED)
+    held = list(seen.in_force(now).order_by("expires_at", "pk"))
+    matrix = compliance.matrix_of(request.user, None) if held else None
+    past = [
+        each for each in seen.order_by("-requested_at", "-pk")[: MOST_PAST + len(held)] if _over(each, now)
+    ]
+    context = {
+        "section": "compliance",
+        "now": now,
+        "pending": list(seen.pending(now).order_by("requested_at", "pk")),
+        "held": held,
+        "idle": idle_waivers(held, matrix) if matrix else [],
+        "past": past[:MOST_PAST],
+        "endings": [each for each in compliance.ending(request.user, now) if each.what == "attestation"],
+        "soon": now + options.warning(),
+        "longest": options.longest_waiver().days,
+    }
+    return render(request, "checklists/waivers.html", context)
+
+
+def _over(waiver: Waiver, now: object) -> bool:
+    return waiver.state(now) not in ("pending", "in force")  # type: ignore[arg-type]
+
+
+@page("GET", "POST")
+def waiver(request: SignedIn, pk: int) -> HttpResponse:
+    found = _waiver_or_404(request.user, pk)
+    scope = Scope.of(found.deployment, found.team)
+    form = NoteForm(request.POST or None)
+    if request.method == "POST":
+        act = request.POST.get("act")
+        if act not in ("approve", "refuse", "end"):
+            return HttpResponseBadRequest("There is no such act.")
+        if form.is_valid():
+            note = form.cleaned_data["note"]
+            try:
+                if act == "approve":
+                    services.approve_waiver(waiver=found, actor=request.user, note=note)
+                    said = "The waiver is in force from now on."
+                elif act == "refuse":
+                    services.refuse_waiver(waiver=found, actor=request.user, note=note)
+                    said = "The request is refused; the item stands as it does."
+                else:
+                    services.end_waiver(waiver=found, actor=request.user, reason=note)
+                    said = "It waives nothing any more; the item stands as its checks say."
+            except services.ClaimProblem as problem:
+                form.add_error("note", str(problem))
+            else:
+                messages.success(request, said)
+                return redirect("waiver", pk)
+    now = timezone.now()
+    state = found.state(now)
+    mine = found.requester_id == request.user.pk
+    context = {
+        "section": "compliance",
+        "now": now,
+        "waiver": found,
+        "scope": scope,
+        "item": next((each for each in items_of(scope.team) if each.key == found.item), None),
+        "state": state,
+        "form": form,
+        "mine": mine,
+        "may_decide": state == "pending" and not mine and can(request.user, "approve", scope.team),
+        "may_end": state in ("pending", "in force") and can(request.user, "request_waivers", scope.team),
+    }
+    return render(request, "checklists/waiver.html", context)
+
+
+def _waiver_or_404(user: User, pk: int) -> Waiver:
+    if pk > 2**63 - 1:
+        raise Http404
+    return get_object_or_404(Waiver.objects.visible_to(user).select_related(*_JOINED), pk=pk)
