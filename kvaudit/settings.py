@@ -83,6 +83,7 @@ INSTALLED_APPS = [
     "kvaudit.notify",
     "kvaudit.audits",
     "kvaudit.checklists",
+    "kvaudit.incidents",
     "kvaudit.web",
     "kvaudit.api",
     "kvaudit.ops",
@@ -239,9 +240,14 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 }
 
 
+# What keeps everything going (dispatch, recovery, delivery) has a queue of its own that every worker serves:
+# neither long active sets nor a pile of passive ones may hold it up.
+DESK = "desk"
+
+
 def _every(task: str, seconds: float) -> dict[str, Any]:
     # A beat message that waited longer than its period is stale: the next one does the same work.
-    return {"task": task, "schedule": seconds, "options": {"queue": "passive", "expires": max(seconds, 1.0)}}
+    return {"task": task, "schedule": seconds, "options": {"queue": DESK, "expires": max(seconds, 1.0)}}
 
 
 CELERY_BEAT_SCHEDULER = "kvaudit.celery:BeatScheduler"
@@ -250,6 +256,7 @@ CELERY_BEAT_SCHEDULE = {
     "dispatch": _every("kvaudit.audits.tasks.dispatch", _beat_seconds),
     "recover": _every("kvaudit.audits.tasks.recover", _beat_seconds),
     "deliver": _every("kvaudit.notify.tasks.deliver", _beat_seconds),
+    "consume incidents": _every("kvaudit.incidents.tasks.consume", _beat_seconds),
     "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),
     "count days": _every("kvaudit.checklists.tasks.count_days", 3600),
 }

@@ -39,6 +39,8 @@ ABILITIES: dict[str, Role] = {
     "edit_checklists": Role.OPERATOR,  # a team's own items
     "attest": Role.OPERATOR,
     "request_waivers": Role.OPERATOR,
+    "edit_incidents": Role.OPERATOR,  # open, write the postmortem, record a fix, release on evidence
+    "quarantine": Role.OPERATOR,
     "give_consent": Role.APPROVER,  # long prompts while the pool is small
     "approve": Role.APPROVER,  # waivers that somebody else asked for; ending others' attestations
     "manage_channels": Role.ADMIN,

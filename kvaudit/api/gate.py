@@ -2,8 +2,8 @@
 
 The caller has read the running process; this adds what a single reading cannot show: that the gate
 was not run since the last capacity change, that a check of the last days found a leak, that a
-declared edge limit was never seen refusing. `SOURCES` is the list of such questions; one more
-(quarantine, say) is one more function in it.
+declared edge limit was never seen refusing, that the deployment is under quarantine. `SOURCES` is the
+list of such questions; one more is one more function in it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kvaudit.audits.history import history_for
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.checks.contract import History
 from kvaudit.fleet.models import Deployment
+from kvaudit.incidents.models import Quarantine
 from kvaudit.verdict import Verdict, roll_up
 
 NOT_ASKED = ("pool", "version", "exposure")
@@ -112,7 +113,16 @@ def edge_limit(past: Past) -> Iterable[Reason]:
         )
 
 
-SOURCES: tuple[Source, ...] = (drift, findings, edge_limit)
+def quarantine(past: Past) -> Iterable[Reason]:
+    """A quarantined deployment takes no traffic, whatever else holds, until the restore gate lets it back."""
+    held = Quarantine.objects.of(past.deployment).first()
+    if held is not None:
+        since = held.valid_from.isoformat(timespec="minutes")
+        of = f" for incident {held.incident_id}" if held.incident_id else ""
+        yield Reason("quarantine", Verdict.FAIL, f"under quarantine since {since}{of}: {held.reason}")
+
+
+SOURCES: tuple[Source, ...] = (quarantine, drift, findings, edge_limit)
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
 

@@ -1,0 +1,54 @@
+"""Reads of incidents, and which rows a user may see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from django.db import models
+from django.db.models import Exists, OuterRef
+
+from kvaudit.fleet.intervals import IntervalQuerySet
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
+
+    from kvaudit.accounts.models import User
+    from kvaudit.fleet.models import Deployment
+    from kvaudit.incidents.models import Citation, Incident, Quarantine  # noqa: F401
+
+
+class IncidentQuerySet(models.QuerySet["Incident"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Incidents of deployments that the user sees."""
+        from kvaudit.fleet.models import Deployment
+
+        return self.filter(deployment__in=Deployment.objects.visible_to(user))
+
+    def lasting(self) -> Self:
+        """Not closed yet."""
+        return self.exclude(state="closed")
+
+    def before(self, key: int | None) -> Self:
+        """Newest first, continuing below ``key``."""
+        rows = self.order_by("-id")
+        return rows if key is None else rows.filter(id__lt=key)
+
+    def listed(self) -> Self:
+        """What a list row needs, without a query per row; ``quarantined`` and ``overridden`` annotated."""
+        from kvaudit.incidents.models import Quarantine, Release
+
+        return self.select_related("deployment__team").annotate(
+            quarantined=Exists(Quarantine.objects.current().filter(deployment=OuterRef("deployment"))),
+            overridden=Exists(Release.objects.filter(incident=OuterRef("pk"), override__isnull=False)),
+        )
+
+
+class CitationQuerySet(models.QuerySet["Citation"]):
+    def with_results(self) -> Self:
+        return self.select_related("result__run")
+
+
+class QuarantineQuerySet(IntervalQuerySet["Quarantine"]):
+    def of(self, deployment: Deployment) -> Self:
+        """The one that holds now, if any."""
+        return self.current().filter(deployment=deployment)
