@@ -74,7 +74,7 @@ def _ring() -> None:
     try:
         current_app.send_task(
             "kvaudit.notify.tasks.deliver",
-            queue="passive",
+            queue="desk",
             expires=60,
             retry_policy={"max_retries": 1, "interval_start": 0.1},
         )

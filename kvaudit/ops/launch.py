@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import Popen
@@ -67,9 +66,11 @@ def web(launch: Launch) -> Child:
 
 
 def worker(launch: Launch, queue: str) -> Child:
-    """A Celery worker for one queue, so that a long active audit never delays a passive one."""
-    command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-Q", queue, "-l", "INFO"]
-    command += ["-n", f"{queue}@%h", "-c", str(launch.concurrency), "--without-gossip", "--without-mingle"]
+    """A Celery worker for one kind of audit, so that a long active audit never delays a passive one; each
+    also serves the desk, the tasks that keep everything going."""
+    command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-Q", f"{queue},desk"]
+    command += ["-l", "INFO", "-n", f"{queue}@%h", "-c", str(launch.concurrency)]
+    command += ["--without-gossip", "--without-mingle"]
     # Orphaned, it must not wait for its tasks (SIGTERM would): the lease lapses and the run is retried.
     return launch.child(f"worker-{queue}", command, tier=PRODUCT, grace=8.0, when_orphaned=signal.SIGQUIT)
 
@@ -79,19 +80,6 @@ def beat(launch: Launch) -> Child:
     return launch.python(
         "beat", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile=", tier=PRODUCT, grace=5.0
     )
-
-
-@dataclass(frozen=True)
-class Extra:
-    """Something else to run, like the lab fleet: its children, and what to do when the web answers."""
-
-    name: str
-    children: Callable[[Launch], list[Child]]
-    when_ready: Callable[[Launch], None]
-
-
-EXTRAS: list[Extra] = []
-"""Started in the tier LAB with every ``kvaudit up``, left out by ``--no-NAME``."""
 
 
 def child_environment(composed: dict[str, str]) -> dict[str, str]:

@@ -11,7 +11,6 @@ import argparse
 import errno
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,12 +20,14 @@ from pathlib import Path
 from kvaudit.ops import launch as launching
 from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey
 from kvaudit.ops.environment import Environment, EnvironmentFault
+from kvaudit.ops.errand import manage
+from kvaudit.ops.extras import EXTRAS, Extra
 from kvaudit.ops.launch import Launch, child_environment
 from kvaudit.ops.leftovers import end_leftovers
-from kvaudit.ops.process import Child, die_with_parent, follow_parent
+from kvaudit.ops.process import Child, follow_parent
 from kvaudit.ops.progress import Progress
 from kvaudit.ops.ready import answers, refusal
-from kvaudit.ops.state import REPOSITORY, State, StateFault, default_state
+from kvaudit.ops.state import State, StateFault, default_state
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
 
 
@@ -77,7 +78,7 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
             progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
         check_port(options.host, port)
         launch = Launch(state, options.host, port, {}, options.concurrency)
-        _start_everything(supervisor, launch, [each for each in launching.EXTRAS if each.name not in without])
+        _start_everything(supervisor, launch, [each for each in EXTRAS if each.name not in without])
         supervisor.watch()
     except Stopped:
         pass
@@ -90,7 +91,7 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
     return 0
 
 
-def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[launching.Extra]) -> None:
+def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra]) -> None:
     progress = supervisor.progress
     composed = _start_servers(supervisor, launch.state)
     composed |= _own_variables(launch, composed)
@@ -107,13 +108,13 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[launc
     web = launching.web(launch)
     for child in (*waiting, web):
         supervisor.start(child)
+    for extra in extras:
+        extra.furnish(launch, supervisor)
     with progress.step("starting web, workers and beat", "web, two workers and beat answer"):
         probe = f"{launch.url}/readyz"
         supervisor.wait(web, lambda: answers(probe), seconds=120, why=lambda: refusal(probe))
         for child in waiting:
             supervisor.wait(child, launch.alive_file(child.name).exists)
-    for extra in extras:
-        extra.when_ready(launch)
     progress.plain(f"ready {launch.url} user admin password {password or '(unchanged)'}")
     _unseen(launch.state).unlink(missing_ok=True)
 
@@ -198,40 +199,19 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
 
 def _initialise(supervisor: Supervisor, state: State, env: dict[str, str]) -> str:
     """Run ``manage.py initialise``; gives the administrator's password when it may be shown."""
-    command = [sys.executable, "-m", "django", "initialise", "--json", "--static", "--wait", "15"]
+    arguments = ["initialise", "--json", "--static", "--wait", "15"]
     given = bool(env.get("KVAUDIT_ADMIN_PASSWORD") or env.get("KVAUDIT_ADMIN_PASSWORD_FILE"))
     if given:
-        command.append("--set-password")
-    process = subprocess.Popen(
-        command,
-        env=env,
-        cwd=REPOSITORY,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=die_with_parent(signal.SIGKILL),
-    )
-    stopped = False
-    while True:
-        try:
-            out, errors = process.communicate(timeout=0.1)
-            break
-        except subprocess.TimeoutExpired:
-            stopped = stopped or supervisor.asked_to_stop()
-            if stopped:
-                process.kill()
-    rows = [json.loads(line) for line in out.splitlines() if line.startswith("{") and line.endswith("}")]
+        arguments.append("--set-password")
+    done = manage(arguments, env, supervisor.asked_to_stop)
+    rows = [json.loads(line) for line in done.out.splitlines() if line.startswith("{") and line.endswith("}")]
     password = "".join(str(row["password"]) for row in rows if "password" in row)
     if password and not given:
         _write_unseen(state, password)
-    if stopped:
+    if done.stopped:
         raise Stopped
-    if process.returncode:
-        raise UpFault(
-            errors.strip() or f"the database could not be prepared (exit code {process.returncode})."
-        )
+    if done.code:
+        raise UpFault(done.errors.strip() or f"the database could not be prepared (exit code {done.code}).")
     return password or _read_unseen(state)
 
 

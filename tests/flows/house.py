@@ -101,7 +101,7 @@ class House:
             "-n",
             "flow@%h",
         ]
-        command += ["-Q", ",".join(queues or ("passive", "active")), "-c", str(self.concurrency)]
+        command += ["-Q", ",".join(queues or ("passive", "active", "desk")), "-c", str(self.concurrency)]
         command += ["--without-gossip", "--without-mingle"]
         self._celery("worker", command)
 

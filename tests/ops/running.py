@@ -76,6 +76,7 @@ class Up:
         *,
         prefix: tuple[str, ...] = (),
         under_make: bool = False,
+        lab: bool = False,
         **variables: str,
     ) -> None:
         self.state, self.port = state, port
@@ -89,7 +90,7 @@ class Up:
             "-m",
             "kvaudit.cli",
             "up",
-            "--no-lab",
+            *(() if lab else ("--no-lab",)),
             "--concurrency",
             "1",
         ]

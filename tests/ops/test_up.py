@@ -189,6 +189,33 @@ def test_servers_of_one_s_own_replace_the_embedded_ones(
         server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
+def test_the_lab_fleet_is_there_and_audited_at_once(start: Start) -> None:
+    """What somebody new sees in the first minutes: a leak found by prompts, and a fleet that others may retire."""
+    up = start(new_state(), free_port(), lab=True)
+    up.ready(180)
+    verdicts = """SELECT d.slug, r.verdict, r.severity FROM audits_result r
+        JOIN fleet_deployment d ON d.id = r.deployment_id WHERE r.check_id = %s"""
+
+    def concluded(check: str) -> dict[object, tuple[object, ...]]:
+        with connect(up, "kvaudit_owner") as connection:
+            return {slug: rest for slug, *rest in connection.execute(verdicts, [check])}  # type: ignore[misc]
+
+    until(lambda: len(concluded("rejection")) == 2, 120, f"both are asked{up.logs()}")
+    assert concluded("rejection") == {"lab-leaking": ["fail", "critical"], "lab-fixed": ["pass", ""]}
+    assert set(concluded("pool")) == {"lab-leaking", "lab-fixed", "lab-shifting"}
+    with connect(up, "kvaudit_owner") as connection:
+        connection.execute("UPDATE fleet_deployment SET retired_at = now() WHERE slug = 'lab-shifting'")
+    up.process.send_signal(signal.SIGTERM)
+    assert up.ended() == 0
+
+    again = start(up.state, up.port, lab=True)
+    again.ready(180)
+    assert "lab fleet: known already" in again.said()
+    with connect(again, "kvaudit_owner") as connection:
+        retired = connection.execute("SELECT slug FROM fleet_deployment WHERE retired_at IS NOT NULL")
+        assert retired.fetchall() == [("lab-shifting",)]
+
+
 @pytest.mark.parametrize("seconds", [0.3, 1.0, 2.5])
 def test_interrupted_while_starting(start: Start, seconds: float) -> None:
     up = start(new_state(), free_port())

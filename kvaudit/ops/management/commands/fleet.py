@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from argparse import ArgumentParser
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ class Command(BaseCommand):
         content = _read(options["file"])
         chosen: Format = options["format"] or ("csv" if options["file"].lower().endswith(".csv") else "yaml")
         try:
-            outcome = _import(content, chosen, options["dry_run"])
+            outcome = import_and_plan(
+                content, chosen, options["dry_run"], actor=_ACTOR, environment=os.environ
+            )
         except PlanProblem as problem:
             raise CommandError(
                 f"Nothing was imported, since a plan is wrong: {problem}", returncode=_ERROR
@@ -63,12 +66,15 @@ class Command(BaseCommand):
 
 
 @transaction.atomic
-def _import(content: bytes, format: Format, dry_run: bool) -> ImportOutcome:
-    outcome = import_fleet(content, format, _ACTOR, dry_run, environment=os.environ)
+def import_and_plan(
+    content: bytes, format: Format, dry_run: bool, *, actor: str, environment: Mapping[str, str]
+) -> ImportOutcome:
+    """Import and plan, all or nothing. Raises `PlanProblem`."""
+    outcome = import_fleet(content, format, actor, dry_run, environment=environment)
     for each in outcome.deployments if outcome.done else ():
         assert each.deployment is not None
-        add_file_plans(deployment=each.deployment, plans=each.plans, actor=_ACTOR)
-        ensure_default_plans(deployment=each.deployment, actor=_ACTOR)
+        add_file_plans(deployment=each.deployment, plans=each.plans, actor=actor)
+        ensure_default_plans(deployment=each.deployment, actor=actor)
     return outcome
 
 

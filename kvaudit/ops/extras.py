@@ -1,0 +1,61 @@
+"""What else ``kvaudit up`` runs: the lab fleet, so that a new installation has something to audit.
+
+Three deployments of the lab are served on loopback, imported with their keys and plans, and audited
+at once. Without it: ``--no-lab``. A failure here is said and leaves the product running.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvaudit.lab.fleet import ENVIRONMENT
+from kvaudit.ops.errand import manage
+from kvaudit.ops.launch import LAB, Launch
+from kvaudit.ops.process import Child
+from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Something that is no part of the product: its children, and what to do while the web starts."""
+
+    name: str
+    children: Callable[[Launch], list[Child]]
+    furnish: Callable[[Launch, Supervisor], None]
+
+
+def _folder(launch: Launch) -> Path:
+    return launch.state.folder / "lab"
+
+
+def _fleet_file(launch: Launch) -> Path:
+    """Written by the lab when all of its nodes answer."""
+    return _folder(launch) / "fleet.json"
+
+
+def _lab(launch: Launch) -> list[Child]:
+    _fleet_file(launch).unlink(missing_ok=True)  # of an earlier start: the addresses may be others now
+    command = [sys.executable, "-m", "kvaudit.cli", "lab", "fleet", "--state", str(_folder(launch))]
+    return [launch.child("lab", command, tier=LAB, grace=5.0)]
+
+
+def _import_lab(launch: Launch, supervisor: Supervisor) -> None:
+    lab = next(child for child in supervisor.children if child.name == "lab")
+    try:
+        supervisor.wait(lab, _fleet_file(launch).exists)
+    except StartFault as fault:
+        supervisor.progress.say(f"lab fleet: not imported, since {fault}")
+        return
+    env = launch.env | ENVIRONMENT  # fake keys, and only the import needs them
+    done = manage(["lab_fleet", str(_fleet_file(launch))], env, supervisor.asked_to_stop)
+    if done.stopped:
+        raise Stopped
+    said = (done.errors if done.code else done.out).strip().splitlines()
+    supervisor.progress.say(f"lab fleet: {said[-1] if said else f'exit code {done.code}'}")
+
+
+EXTRAS: list[Extra] = [Extra("lab", _lab, _import_lab)]
+"""Started in the tier LAB with every ``kvaudit up``; ``--no-NAME`` leaves one out."""
