@@ -128,12 +128,35 @@ ROWS = (
             "rejection": "pass|fail|inconclusive",
             "coherence": "pass|fail|inconclusive",
             "canary": "pass|inconclusive",
+            "prefill": "pass|inconclusive",
             "concurrency": NOT_PASS,
         },
     ),
-    Row("status_200_length", ("status_200_length",), {"pool": "fail", "rejection": "fail"}, SMALL),
-    Row("empty_200", ("empty_200",), {"pool": "fail", "rejection": "fail"}, SMALL),
-    Row("reject_500", ("reject_500",), {"pool": "fail", "rejection": "inconclusive|fail"}, SMALL),
+    # a refusal that comes as an answer, or as a failure, leaves coherence with too few questions
+    Row(
+        "status_200_length",
+        ("status_200_length",),
+        {"pool": "fail", "rejection": "fail", "coherence": "pass|inconclusive"},
+        SMALL,
+    ),
+    Row(
+        "empty_200",
+        ("empty_200",),
+        {"pool": "fail", "rejection": "fail", "coherence": "pass|inconclusive"},
+        SMALL,
+    ),
+    Row(
+        "reject_500",
+        ("reject_500",),
+        {
+            "pool": "fail",
+            "rejection": "fail|inconclusive",
+            "canary": "pass|inconclusive",
+            "coherence": "pass|inconclusive",
+            "prefill": "pass|inconclusive",
+        },
+        SMALL,
+    ),
     Row("sse_error_in_200", ("sse_error_in_200",), _REJECTED_RIGHT, SMALL),
     Row("pool_stranded", ("pool_stranded",), {"pool": "fail", "rejection": NOT_PASS}, SMALL),
     Row(
