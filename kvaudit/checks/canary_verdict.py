@@ -220,13 +220,20 @@ def _shown(hit: Sighting) -> dict[str, Any]:
 
 
 def _matrix(seen: CanarySeen) -> list[dict[str, Any]]:
-    """Per cell: how its requests ended, for the page's matrix of lengths and rounds."""
+    """Per cell: how its requests ended, for the page's matrix of lengths and rounds. ``rounds`` holds one
+    word a round (None = not asked), the worst where a suspicion was repeated: an `Outcome` or "without nonce"."""
     rows: dict[str, dict[str, Any]] = {}
     for one in seen.trials:
         if one.name == "surfacing":
             continue
-        row = rows.setdefault(one.name, {"cell": one.name, "tokens": one.tokens, "outcomes": {}, "hits": 0})
+        row = rows.setdefault(
+            one.name, {"cell": one.name, "tokens": one.tokens, "outcomes": {}, "hits": 0, "rounds": []}
+        )
         row["outcomes"][one.outcome.value] = row["outcomes"].get(one.outcome.value, 0) + 1
+        by_round = row["rounds"]
+        by_round.extend([None] * (one.repeat + 1 - len(by_round)))
+        if by_round[one.repeat] is None or one.wrong:
+            by_round[one.repeat] = "without nonce" if one.wrong else one.outcome.value
     for hit in seen.sightings:
         if hit.verified and hit.cell in rows:
             rows[hit.cell]["hits"] += 1

@@ -9,10 +9,15 @@ from typing import Any
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.audits.outcome import counting
 from kvaudit.verdict import Verdict
+from kvaudit.web.boundary import Strip, strip_of
+from kvaudit.web.canary_matrix import Matrix, matrix_of
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
 from kvaudit.web.tables.measures import Measure, readable, stored
 from kvaudit.web.tables.reproduce import command
+
+DRAWN: Mapping[str, Sequence[str]] = {"rejection": ("rungs",), "canary": ("matrix",)}
+"""Measures that a drawing and its table show already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class ResultBlock:
     title: str
     measures: Sequence[Measure]
     bar: PoolBar | None
+    strip: Strip | None
+    matrix: Matrix | None
     stored: str  # the measures as JSON
     evidence: Sequence[EvidenceLine]
 
@@ -94,11 +101,14 @@ def sentence(run: Run, results: Sequence[Result]) -> str:
 
 def _block(result: Result, kept: set[str]) -> ResultBlock:
     measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
+    drawn = DRAWN.get(result.check_id, ())
     return ResultBlock(
         result=result,
         title=checks.title(result.check_id),
-        measures=readable(measures),
+        measures=readable({name: each for name, each in measures.items() if name not in drawn}),
         bar=from_measures(measures) if result.check_id == "pool" else None,
+        strip=strip_of(measures) if result.check_id == "rejection" else None,
+        matrix=matrix_of(measures) if result.check_id == "canary" else None,
         stored=stored(measures),
         evidence=[
             EvidenceLine(
