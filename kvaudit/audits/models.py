@@ -1,4 +1,4 @@
-"""Plan -> Run -> Result, the evidence they cite, and state as intervals.
+"""Plan -> Run -> Result. The evidence they cite is in `kept`, state as intervals in `standing`.
 
 Built for ten million results: bigint keys that grow with time (keyset pages walk them), partial
 indices for what is live, and state in rows of its own, so that no page scans history.
@@ -15,20 +15,28 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from kvaudit.audits.querysets import (
-    CheckStateQuerySet,
-    OverdueQuerySet,
-    PlanQuerySet,
-    ResultQuerySet,
-    RunQuerySet,
-    StateChangeQuerySet,
-)
-from kvaudit.verdict import Verdict
+from kvaudit.audits.kept import Evidence, Planting, RunEvidence
+from kvaudit.audits.querysets import PlanQuerySet, ResultQuerySet, RunQuerySet
+from kvaudit.audits.standing import VERDICTS, CheckState, Overdue, StateChange
 
 if TYPE_CHECKING:
     from kvaudit.fleet.models import Deployment
 
-VERDICTS = [(verdict.value, verdict.value) for verdict in Verdict]
+__all__ = (
+    "VERDICTS",
+    "CheckState",
+    "Evidence",
+    "Kind",
+    "Overdue",
+    "Plan",
+    "Planting",
+    "Result",
+    "Run",
+    "RunEvidence",
+    "RunState",
+    "StateChange",
+    "Trigger",
+)
 
 
 class Kind(models.TextChoices):
@@ -200,6 +208,10 @@ class Run(models.Model):
             models.Index(fields=["deployment", "-id"], name="audits_run_of_deployment"),
             models.Index(fields=["not_before"], name="audits_run_queued", condition=Q(state="queued")),
             models.Index(fields=["lease_until"], name="audits_run_running", condition=Q(state="running")),
+            # What a deployment was sent within a day.
+            models.Index(
+                fields=["deployment", "started_at"], name="audits_run_prompting", condition=Q(kind="active")
+            ),
         ]
 
     def __str__(self) -> str:
@@ -245,157 +257,3 @@ class Result(models.Model):
 
     def __str__(self) -> str:
         return f"{self.check_id}: {self.verdict}"
-
-
-class Evidence(models.Model):
-    """Redacted bytes named by their own SHA-256; the same answer read a thousand times is one row."""
-
-    sha256 = models.CharField(max_length=64, primary_key=True)
-    content_type = models.CharField(max_length=100, blank=True)
-    encoding = models.CharField(max_length=10, default="zlib")
-    size = models.PositiveIntegerField(help_text="bytes before compression")
-    body = models.BinaryField()
-    created_at = models.DateTimeField(default=timezone.now)
-
-    def __str__(self) -> str:
-        return self.sha256
-
-
-class RunEvidence(models.Model):
-    """That a run kept this evidence, where it came from and of which node (its name then)."""
-
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="kept_evidence", db_index=False)
-    evidence = models.ForeignKey(Evidence, on_delete=models.PROTECT, related_name="uses")
-    kind = models.CharField(max_length=10)  # response, request or reading
-    source = models.CharField(max_length=300)
-    node_name = models.CharField(max_length=120, blank=True)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["run", "evidence", "source"], name="audits_run_evidence_once"),
-        ]
-
-    def __str__(self) -> str:
-        return self.source
-
-
-class CheckState(models.Model):
-    """One interval during which a check said the same about a deployment (or one of its nodes).
-
-    Open while ``closed_at`` is null. An open interval whose ``expires_at`` has passed is what was
-    last known and counts as expired: evaluated when read, never stamped. A capacity change moves
-    ``expires_at`` to its own moment and names itself in ``expired_by``. The next result closes the
-    interval, even when it says the same again.
-    """
-
-    deployment = models.ForeignKey(
-        "fleet.Deployment", on_delete=models.CASCADE, related_name="check_states", db_index=False
-    )
-    node = models.ForeignKey("fleet.Node", null=True, blank=True, on_delete=models.CASCADE, related_name="+")
-    check_id = models.CharField(max_length=40)
-    verdict = models.CharField(max_length=12, choices=VERDICTS)
-    warn = models.BooleanField(default=False)
-    severity = models.CharField(max_length=10, blank=True)
-    summary = models.TextField(blank=True)
-    since = models.DateTimeField()
-    last_confirmed = models.DateTimeField()
-    expires_at = models.DateTimeField()
-    expired_by = models.CharField(max_length=40, blank=True)
-    expiry_noted = models.BooleanField(default=False)  # the StateChange "expired" has been written
-    closed_at = models.DateTimeField(null=True, blank=True)
-    interval = models.PositiveIntegerField(default=0, help_text="seconds between scheduled runs, 0 = none")
-    fingerprint = models.CharField(max_length=64, blank=True)
-    run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="+")
-    result = models.ForeignKey(Result, on_delete=models.PROTECT, related_name="+")
-
-    objects = CheckStateQuerySet.as_manager()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["deployment", "node", "check_id"],
-                condition=Q(closed_at=None),
-                nulls_distinct=False,
-                name="audits_state_one_open",
-            ),
-            models.CheckConstraint(
-                condition=Q(last_confirmed__gte=models.F("since")), name="audits_state_confirmed_after_since"
-            ),
-        ]
-        indexes = [
-            models.Index(fields=["deployment", "check_id", "since"], name="audits_state_history"),
-            models.Index(
-                fields=["expires_at"],
-                name="audits_state_to_note",
-                condition=Q(closed_at=None, expiry_noted=False),
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.check_id}: {self.verdict}"
-
-
-class StateChange(models.Model):
-    """Something that changed; what timeline, incidents and notifications are made of.
-
-    Upper apps read these rows by id and keep their own cursor; nothing here calls them.
-    """
-
-    class What(models.TextChoices):
-        VERDICT = "verdict"
-        CAPACITY = "capacity"  # significant change of a fingerprint; ``detail`` holds the diff
-        EXPIRED = "expired"
-        OVERDUE = "overdue"
-        BACK = "back on schedule"
-        RUN = "run"  # a run was lost or cancelled
-
-    at = models.DateTimeField()
-    deployment = models.ForeignKey(
-        "fleet.Deployment", on_delete=models.CASCADE, related_name="state_changes", db_index=False
-    )
-    node = models.ForeignKey("fleet.Node", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    plan = models.ForeignKey(Plan, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    # At most one row per change of a fingerprint: whoever sees it first handles it.
-    fingerprint_change = models.OneToOneField(
-        "fleet.FingerprintChange",
-        null=True,
-        blank=True,
-        on_delete=models.SET_NULL,
-        related_name="state_change",
-    )
-    what = models.CharField(max_length=20, choices=What.choices)
-    check_id = models.CharField(max_length=40, blank=True)
-    before = models.CharField(max_length=20, blank=True)
-    after = models.CharField(max_length=20, blank=True)
-    summary = models.TextField()
-    detail = models.JSONField(default=dict, blank=True)
-
-    objects = StateChangeQuerySet.as_manager()
-
-    class Meta:
-        indexes = [models.Index(fields=["deployment", "-id"], name="audits_change_of_deployment")]
-
-    def __str__(self) -> str:
-        return self.summary
-
-
-class Overdue(models.Model):
-    """An interval during which a plan's audits of a deployment did not happen when they were due."""
-
-    plan = models.ForeignKey(Plan, on_delete=models.CASCADE, related_name="+")
-    deployment = models.ForeignKey("fleet.Deployment", on_delete=models.CASCADE, related_name="overdue")
-    since = models.DateTimeField()
-    until = models.DateTimeField(null=True, blank=True)
-
-    objects = OverdueQuerySet.as_manager()
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["plan", "deployment"], condition=Q(until=None), name="audits_overdue_one_open"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"overdue since {self.since:%Y-%m-%d %H:%M}"
