@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvaudit.checks.contract import Rules
 from kvaudit.fleetfile import (
@@ -23,6 +24,9 @@ from kvaudit.fleetfile import (
     values,
 )
 from kvaudit.fleetfile.schema import LARGEST_FILE
+
+if TYPE_CHECKING:
+    from kvaudit.checks.session_api import SessionPlan
 
 __all__ = (
     "Credentials",
@@ -85,6 +89,7 @@ class Target:
     rules: Rules = field(default_factory=Rules)
     complete: bool = False  # every node of the deployment is listed here
     consent: bool = False  # prompts of N-8 tokens and more may be sent although the pool is small
+    session: SessionPlan | None = None  # how a session API is asked; its accounts are the tenants
     entry_sets_salts: bool = False  # the entry is declared to overwrite the salts that clients send
 
 
@@ -208,6 +213,7 @@ def from_deployment(described: FleetDeployment, *, environ: Mapping[str, str] | 
         ),
         complete=True,
         consent=described.consent,
+        session=described.session,
         entry_sets_salts=described.entry_sets_salts,
     )
 

@@ -113,10 +113,11 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
         )
     return result(
         Verdict.PASS,
-        f"{_ended(seen.trials)} requests of mixed lengths, up to {seen.workers} at once, {_cut(seen)} of them cut off, in a pool "
-        f"{_peak(seen):.0%} full: no answer held another request's marker ({voids(_counted(seen.trials))}), and "
-        f"{len(seen.visits)} sessions that had been pushed out of the pool found their own facts again. Fewer than "
-        f"{_bound(seen, valid):.1%} of requests under such load are mixed up visibly (95 % confidence).",
+        f"{_ended(seen.trials)} requests of mixed lengths, up to {seen.workers} at once, {_cut(seen)} of them cut "
+        f"off, in a pool {_peak(seen):.0%} full: no answer held another request's marker "
+        f"({voids(_counted(seen.trials))}), and "
+        f"{len(seen.visits)} sessions that had been pushed out of the pool found their own facts again. Fewer "
+        f"than {_bound(seen, valid):.1%} of requests under such load are mixed up visibly (95 % confidence).",
         "Run again weekly in a window, and after every upgrade; runs with the same configuration add up.",
     )
 
@@ -179,10 +180,10 @@ def _visits(seen: ConcurrencySeen) -> str:
     control = [pair for one in seen.visits for pair in (one.before, one.fresh)]
     found, asked = _sum(control)
     if not asked or found < LEAST_CONTROL * asked:
-        return f"sessions that nobody had pushed out found {found} of {asked} of their facts, so a return visit shows nothing."
+        return f"sessions that stayed in the pool found {found} of {asked} of their facts: nothing is shown."
     found, asked = _sum(one.after for one in seen.visits)
     if found < LEAST_CONTROL * asked:
-        return f"sessions that came back found {found} of {asked} of their facts: fewer than the controls, too few to decide."
+        return f"sessions that came back found {found} of {asked} of their facts: not enough to tell."
     pool = seen.limits and (seen.limits.largest_pool or seen.limits.pool)
     if pool and any(one.filler_tokens <= pool for one in seen.visits):
         return "the fillers of a return visit did not push the pool past 100 %."
@@ -259,7 +260,7 @@ def _hit_sentence(seen: ConcurrencySeen, hit: Sighting) -> str:
     )
     return (
         f"{whose} under load (arm {hit.arm}): {hit.run} of 6 marker words in a row, planted in a prompt of "
-        f"{hit.planted_tokens:,} tokens, read in the answer to one of {hit.tokens:,}, after {len(seen.trials)} requests."
+        f"{hit.planted_tokens:,} tokens, read in the answer to one of {hit.tokens:,} (request {len(seen.trials)})."
     )
 
 

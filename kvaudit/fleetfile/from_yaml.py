@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from kvaudit.fleetfile import values
 from kvaudit.fleetfile.reader import Reader
@@ -18,10 +19,14 @@ from kvaudit.fleetfile.schema import (
 from kvaudit.fleetfile.tree import Branch, Unreadable, grow
 from kvaudit.fleetfile.values import Wrong
 
+if TYPE_CHECKING:
+    from kvaudit.checks.session_api import SessionPlan
+
 FILE_FIELDS = ("schema", "deployments")
 DEPLOYMENT_FIELDS = (
     "slug", "team", "owner", "contact", "engine", "entry", "entry_sets_salts", "model", "context", "edge_limit",
     "disagg_buffer", "headroom", "pins", "conditions", "components", "consent", "windows", "plans", "nodes", "tenants",
+    "session",
 )  # fmt: skip
 NODE_FIELDS = (
     "name", "role", "url", "engine", "headers_env", "key_env", "ca_file", "client_cert", "client_key",
@@ -126,8 +131,16 @@ class _FleetReader(Reader):
             windows=self.each(fields.get("windows"), "windows", self.window),
             plans=plans,
             tenants=tenants,
+            session=self.session(fields.get("session")),
             line=branch.line,
         )
+
+    def session(self, branch: Branch | None) -> SessionPlan | None:
+        if branch is None:
+            return None
+        from kvaudit.fleetfile.session import read_session  # seldom there: the gate starts without
+
+        return read_session(self, branch)
 
     def node(self, branch: Branch, index: int) -> FleetNode | None:
         fields = self.fields(branch, "A node", NODE_FIELDS)

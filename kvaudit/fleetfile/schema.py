@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvaudit.checks.session_api import SessionPlan
 
 SCHEMA = "kvaudit.fleet/1"
 LARGEST_FILE = 4 * 1024 * 1024
@@ -104,6 +107,7 @@ class FleetDeployment:
     windows: tuple[FleetWindow, ...] = ()
     plans: tuple[FleetPlan, ...] = ()
     tenants: tuple[FleetTenant, ...] = ()
+    session: SessionPlan | None = None  # a session API beside or instead of a model
     line: int = 0
 
 
