@@ -201,3 +201,39 @@ def test_a_length_that_cannot_be_hit_is_said():
 
     with pytest.raises(ValueError, match="exactly 301"):
         asyncio.run(spelling.counted(MARKER, 301, " Code Q:", (), count))
+
+
+def test_words_of_a_marker_and_its_nonce_cannot_be_confused_by_a_short_sighted_model():
+    drawn = draw(6)
+    for _ in range(50):
+        marker = markers.draw_marker(drawn)
+        needles = prompts.draw_needles(drawn, without=marker.words)
+        nonce = prompts.draw_nonce(drawn, without=(*marker.words, *(needle.word for needle in needles)))
+        said = [f" {word}" for word in marker.words]
+        grams = [text[at : at + 3] for text in said for at in range(len(text) - 2)]
+        assert len(grams) == len(set(grams))
+        asked = [f": {word}" for word in (nonce.word, *(needle.word for needle in needles))]
+        grams = [text[at : at + 3] for text in asked for at in range(len(text) - 2)]
+        assert len(grams) == len(set(grams))
+
+
+def test_when_no_word_is_apart_any_other_word_does():
+    taken = markers.words()[:-3]
+    assert set(markers.draw_apart(draw(1), 3, taken)) == set(markers.words()[-3:])
+
+
+@pytest.mark.parametrize(
+    ("answer", "numbers"),
+    [
+        ("", ()),
+        (f"Record 0042. The audit phrase is: {MARKER}. Record 0043. The audit", (42,)),
+        (f"phrase is: {MARKER}. Record 0042. The audit phrase is: {MARKER}", (41, 42)),
+        ("Record 0042. The audit phrase is: amber falcon", ()),
+        ("Record 0042. The audit phrase is: amber falcon meadow", (42,)),
+        (f"{MARKER}. record 0000. nothing", (9_999,)),
+        (f"{MARKER}", ()),
+        (f"Record 7 {OTHER}", ()),
+    ],
+)
+def test_frame_numbers_say_where_in_the_planted_text_an_answer_comes_from(answer, numbers):
+    assert matcher.frame_numbers(answer, MARKER) == numbers
