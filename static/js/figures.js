@@ -63,6 +63,7 @@
     diamond: "M8 1l6 7-6 7-6-7z",
     "diamond-tall": "M8 0l4 8-4 8-4-8z",
     hourglass: "M3 2h10L3 14h10z",
+    star: "M8 1l2 5h5l-4 3.4 1.6 5L8 11.3l-4.6 3.1L5 9.4 1 6h5z",
     cross: "M6 2h4v4h4v4h-4v4H6v-4H2V6h4z",
   };
   const groupOf = (trace) => trace.legendgroup ?? trace.name;

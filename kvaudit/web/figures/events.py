@@ -1,7 +1,7 @@
 """What happened to a deployment, as marks and spans of lanes: the rows behind timeline and table.
 
 Verdicts come from `CheckState` (spans) and `StateChange` (marks), capacity and versions from
-`FingerprintChange`. Lists of waivers and incidents come from their own apps as `Span`.
+`FingerprintChange`, waivers and incidents from `decided`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kvaudit.fleet.models import Deployment, FingerprintChange, Pause
 CAPACITY, VERSION = "capacity change", "version change"  # the check "version" has a lane of its own
 SCHEDULE, PAUSED = "schedule", "probes paused"
 WAIVERS, INCIDENTS = "waivers", "incidents"
-EXPIRED, OVERDUE, SMALL = "expired", "overdue", "within tolerance"
+EXPIRED, OVERDUE, SMALL, ENDED = "expired", "overdue", "within tolerance", "ended"
 
 MOST_MARKS = 10_000
 MOST_SPANS = 10_000
@@ -55,12 +55,24 @@ class Span:
 
 
 def marks_of(
-    deployment: Deployment, *, before: datetime | None = None, limit: int = MOST_MARKS
+    deployment: Deployment,
+    *,
+    decided: Sequence[Span] = (),
+    before: datetime | None = None,
+    limit: int = MOST_MARKS,
 ) -> list[Mark]:
-    """Newest first, those earlier than ``before``. Two queries."""
+    """Newest first, those earlier than ``before``; beginnings and ends of what was ``decided`` among them.
+    Two queries."""
     when = Q() if before is None else Q(at__lt=before)
     found = [*_state_marks(deployment, when, limit), *_fingerprint_marks(deployment, when, limit)]
+    found += [mark for span in decided for mark in _ends(span) if before is None or mark.at < before]
     return sorted(found, key=lambda mark: mark.at, reverse=True)[:limit]
+
+
+def _ends(span: Span) -> Iterator[Mark]:
+    yield Mark(span.start, span.lane, span.kind, span.text, span.href)
+    if span.end is not None:
+        yield Mark(span.end, span.lane, ENDED, span.text, span.href)
 
 
 def _state_marks(deployment: Deployment, when: Q, limit: int) -> Iterator[Mark]:

@@ -16,6 +16,7 @@ from kvaudit.verdict import Verdict
 from kvaudit.web import marks as verdict_marks
 from kvaudit.web import moments
 from kvaudit.web.figures import events
+from kvaudit.web.figures.decided import decided_about
 from kvaudit.web.figures.events import Mark, Span
 from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, axis, instant, layout, local, said
 from kvaudit.web.tables import checks
@@ -47,6 +48,9 @@ SYMBOLS: Mapping[str, tuple[str, str, str]] = {
     events.VERSION: ("diamond-tall", "--accent", "--sheet"),
     events.SMALL: ("diamond", "--sheet", "--mark"),
     events.OVERDUE: ("hourglass", "--unsure", "--sheet"),
+    events.WAIVERS: ("square", "--accent", "--sheet"),
+    events.INCIDENTS: ("star", "--fail", "--sheet"),
+    events.ENDED: ("circle", "--sheet", "--ink"),
 }
 OTHER_SYMBOL = ("cross", "--quiet", "--sheet")
 # kind -> (colour, width, dash)
@@ -66,7 +70,8 @@ OTHER_BAR = ("--quiet", 4.0, "solid")
 
 def figure_of(deployment: Deployment) -> Figure:
     """The timeline's place on the page, with the newest rows of its table."""
-    rows = table_rows(events.marks_of(deployment, limit=ROWS))
+    decided = decided_about(deployment, timezone.now())
+    rows = table_rows(events.marks_of(deployment, decided=decided, limit=ROWS))
     return Figure(
         name="timeline",
         title=f"Timeline of {deployment.slug}",
@@ -78,7 +83,7 @@ def figure_of(deployment: Deployment) -> Figure:
     )
 
 
-COLUMNS = ("When", "Lane", "What", "Why", "Run")
+COLUMNS = ("When", "Lane", "What", "Why", "See")
 
 
 def table_rows(found: Sequence[Mark]) -> list[list[Cell]]:
@@ -91,20 +96,17 @@ def _what(mark: Mark) -> Cell:
 
 
 def _link(href: str) -> Cell:
-    return format_html('<a href="{}">run {}</a>', href, href.rstrip("/").rsplit("/", 1)[-1]) if href else ""
+    """``/runs/7/`` as "run 7", and so for waivers and incidents."""
+    kind, _, number = href.strip("/").rpartition("/")
+    return format_html('<a href="{}">{} {}</a>', href, kind.removesuffix("s"), number) if href else ""
 
 
-def draw(
-    deployment: Deployment,
-    *,
-    waivers: Sequence[Span] = (),
-    incidents: Sequence[Span] = (),
-    now: datetime | None = None,
-) -> tuple[list[Trace], dict[str, Any]]:
-    """Traces and layout. ``waivers`` and ``incidents`` are spans of those lanes."""
+def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trace], dict[str, Any]]:
+    """Traces and layout."""
     now = now or timezone.now()
-    marks = events.marks_of(deployment)
-    spans = [*events.spans_of(deployment, now), *waivers, *incidents]
+    decided = decided_about(deployment, now)
+    marks = events.marks_of(deployment, decided=decided)
+    spans = [*events.spans_of(deployment, now), *decided]
     start = extent(marks, spans, now)
     return build(marks, spans, events.windows_of(deployment, start, now), start, now)
 
@@ -205,9 +207,7 @@ def _bars(
     ends = [(local(max(span.start, start)), local(span.end or now), heights[span.lane]) for span in shown]
     if len(shown) > SPEAKING_SPANS:
         return {**common, **_filled(ends, width / LANE_PIXELS / 2, colour)}
-    lane_alone = kind in OTHER_LANES  # bars that are the only thing of their lane lead somewhere themselves
     texts = [said(f"{span.lane}: {kind}", _held(span), span.text) for span in shown]
-    links = [span.href if lane_alone else "" for span in shown]
     return {
         **common,
         "type": "scatter",
@@ -217,7 +217,6 @@ def _bars(
         "line": {"color": colour, "width": width, "dash": dash},
         "hoverinfo": "text",
         "hovertext": [each for text in texts for each in (text, text, "")],
-        "customdata": [each for link in links for each in (link, "", "")],
     }
 
 
@@ -262,5 +261,5 @@ def _symbols(kind: str, marks: Sequence[Mark], heights: Mapping[str, int], size:
 
 def _hover(mark: Mark) -> str:
     was = f" (was {mark.before})" if mark.before else ""
-    more = "Opens its run." if mark.href else ""
+    more = "Opens what it comes from." if mark.href else ""
     return said(f"{mark.lane}: {mark.kind}{was}", instant(mark.at), mark.text, more, limit=140)

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from kvaudit.fleet.models import Deployment
 from kvaudit.web.figures import capacity, events, prefill, timeline
+from kvaudit.web.figures.decided import decided_about
 from kvaudit.web.figures.frame import Trace, answer
 from kvaudit.web.page import SignedIn, deployment_or_404, page
 
@@ -36,7 +37,8 @@ def deployment_events(request: SignedIn, slug: str) -> HttpResponse:
     """Everything that the timeline marks, newest first, by ``?before=`` instant."""
     found = deployment_or_404(request.user, slug)
     before = _instant(request.GET.get("before"))
-    marks, older = _whole_instants(events.marks_of(found, before=before, limit=ROWS))
+    decided = decided_about(found, timezone.now())
+    marks, older = _whole_instants(events.marks_of(found, decided=decided, before=before, limit=ROWS))
     context = {
         "section": "fleet",
         "now": timezone.now(),

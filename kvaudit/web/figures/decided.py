@@ -1,0 +1,65 @@
+"""What people decided about a deployment, as spans of the timeline: waivers and incidents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db.models import Q
+from django.urls import NoReverseMatch, reverse
+
+from kvaudit.checklists.models import Waiver
+from kvaudit.fleet.models import Deployment
+from kvaudit.incidents.models import Incident
+from kvaudit.web.figures.events import INCIDENTS, WAIVERS, Span
+
+MOST = 500
+
+
+def decided_about(deployment: Deployment, now: datetime) -> list[Span]:
+    """Waivers in force then or now, of the deployment or its team, and incidents. Two queries."""
+    return [*_waivers(deployment, now), *_incidents(deployment)]
+
+
+def _waivers(deployment: Deployment, now: datetime) -> Sequence[Span]:
+    rows = Waiver.objects.filter(
+        Q(deployment=deployment) | Q(team=deployment.team_id), decision="approved", valid_from__isnull=False
+    ).order_by("-valid_from")
+    found = []
+    for waiver in rows[:MOST]:
+        end = min(waiver.valid_to or waiver.expires_at, waiver.expires_at)
+        scope = "" if waiver.deployment_id else " for the whole team"
+        found.append(
+            Span(
+                lane=WAIVERS,
+                start=waiver.valid_from or waiver.requested_at,
+                end=None if end > now else end,
+                kind=WAIVERS,
+                text=f"item {waiver.item} waived{scope}: {waiver.reason}",
+                href=_address("waiver", waiver.pk),
+            )
+        )
+    return found
+
+
+def _incidents(deployment: Deployment) -> Sequence[Span]:
+    rows = Incident.objects.filter(deployment=deployment).order_by("-id")
+    return [
+        Span(
+            lane=INCIDENTS,
+            start=incident.opened_at,
+            end=incident.restored_at or incident.closed_at,
+            kind=INCIDENTS,
+            text=f"incident {incident.pk}, {incident.severity}: {incident.title}",
+            href=_address("incident", incident.pk),
+        )
+        for incident in rows[:MOST]
+    ]
+
+
+def _address(name: str, pk: int) -> str:
+    """The page of it, where this build has one."""
+    try:
+        return reverse(name, args=[pk])
+    except NoReverseMatch:
+        return ""
