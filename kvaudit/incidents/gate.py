@@ -57,13 +57,14 @@ class Facts:
     ran: Sequence[Ran]
     external: Sequence[External] = ()
     exact: frozenset[str] = frozenset()
+    failed_at: datetime | None = None  # the incident's newest evidence: what passed before it shows nothing
 
     @property
     def since(self) -> datetime | None:
-        """Tests count when they began after the fix and after the last change."""
+        """Tests count when they began after the fix, after the last change and after the last fail."""
         if self.fixed_at is None:
             return None
-        return max(self.fixed_at, self.changed_at) if self.changed_at else self.fixed_at
+        return max(each for each in (self.fixed_at, self.changed_at, self.failed_at) if each is not None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,6 +88,7 @@ def facts_of(incident: Incident) -> Facts:
             for row in incident.external_results.all()
         ],
         exact=evidence.REPLAYABLE,
+        failed_at=incident.last_evidence_at,
     )
 
 

@@ -70,6 +70,7 @@ def test_everything_met():
         # Before the last change of capacity, or on another configuration, nothing counts.
         ("reproduction", replace(GOOD, changed_at=FIX + timedelta(minutes=30))),
         ("internal", replace(GOOD, fingerprint="newer")),
+        ("reproduction", replace(GOOD, failed_at=FIX + timedelta(minutes=30))),
         (
             "external",
             replace(GOOD, external=(External(FIX + timedelta(minutes=5), "new", True, False, "x.py"),)),
