@@ -47,6 +47,14 @@ for _name in ("LEASE_SECONDS", "HEARTBEAT_SECONDS", "RING_AGAIN_SECONDS", "SHORT
     if _env.text(f"AUDIT_{_name}"):
         globals()[f"AUDIT_{_name}"] = _env.number(f"AUDIT_{_name}", 0, 0.1, 86_400)
 
+# Prompt tokens that one deployment may be sent within 24 hours; default 4 x max(20 million, 80 x context).
+if _env.text("AUDIT_DAILY_PROMPT_TOKENS"):
+    AUDIT_DAILY_PROMPT_TOKENS = _env.number("AUDIT_DAILY_PROMPT_TOKENS", 0, 0, 1e15)
+
+# Text that models generated is kept sealed with the public key; workers never have the private one.
+SEAL_PUBLIC_KEY = _env.seal_key("SEAL_PUBLIC_KEY")
+SEAL_PRIVATE_KEY = _env.seal_key("SEAL_PRIVATE_KEY")
+
 # How long somebody's word may stand in for a checklist item (kvaudit.checklists.options).
 WAIVER_LONGEST_DAYS = _env.number("WAIVER_LONGEST_DAYS", 90, 1, 366)
 ATTESTATION_LONGEST_DAYS = _env.number("ATTESTATION_LONGEST_DAYS", 366, 1, 731)

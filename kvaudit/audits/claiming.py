@@ -86,16 +86,20 @@ def fence(claims: Iterable[Claim]) -> dict[int, Run]:
 _BEAT = """
     UPDATE audits_run SET
         lease_until = statement_timestamp() + %s,
-        progress = COALESCE(news.progress::jsonb, audits_run.progress)
-    FROM (SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::text[]) AS t(id, token, progress)
+        progress = COALESCE(news.progress::jsonb, audits_run.progress),
+        tokens_spent = GREATEST(COALESCE(news.spent, 0), audits_run.tokens_spent)
+    FROM (SELECT * FROM unnest(%s::bigint[], %s::uuid[], %s::text[], %s::bigint[]) AS t(id, token, progress, spent)
           ORDER BY id) news
     WHERE audits_run.id = news.id AND audits_run.lease_token = news.token AND audits_run.state = 'running'
     RETURNING audits_run.id, audits_run.cancel_requested_at IS NOT NULL
 """
 
 
-def heartbeat(claims: Sequence[Claim], progress: Mapping[int, str]) -> dict[int, bool]:
-    """Renew leases and store progress (run id -> JSON text, only where it moved) in one statement.
+def heartbeat(
+    claims: Sequence[Claim], progress: Mapping[int, str], spent: Mapping[int, int] | None = None
+) -> dict[int, bool]:
+    """Renew leases, store progress (run id -> JSON text, only where it moved) and prompt tokens spent
+    (run id -> over all attempts) in one statement.
 
     Returns run id -> whether its cancellation was requested; runs that are no longer ours are absent.
     """
@@ -106,6 +110,7 @@ def heartbeat(claims: Sequence[Claim], progress: Mapping[int, str]) -> dict[int,
         [each.run_id for each in claims],
         [each.token for each in claims],
         [progress.get(each.run_id) for each in claims],
+        [(spent or {}).get(each.run_id) for each in claims],
     ]
     with connection.cursor() as cursor:
         cursor.execute(_BEAT, values)

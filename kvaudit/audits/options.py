@@ -40,6 +40,12 @@ def overdue_seconds(period: float) -> float:
     return min(max(period / 2, _number("SHORTEST_OVERDUE_SECONDS", 120)), 3600.0)
 
 
+def daily_prompt_tokens() -> int | None:
+    """Prompt tokens that one deployment may be sent within 24 hours; None: it follows from the context."""
+    given = getattr(settings, "AUDIT_DAILY_PROMPT_TOKENS", None)
+    return None if given is None else int(given)
+
+
 PASSIVE_BATCH = 50
 """Runs that one passive task takes at most."""
 

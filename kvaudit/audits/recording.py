@@ -41,7 +41,8 @@ class Observed:
 
 @dataclass(slots=True)
 class Finished:
-    """All that one claimed run came to. ``nodes`` pairs rows with what was read of them at ``read_at``."""
+    """All that one claimed run came to. ``nodes`` pairs rows with what was read of them at ``read_at``;
+    ``tokens_spent`` are prompt tokens over all attempts."""
 
     claim: Claim
     results: Sequence[Observed]
@@ -93,7 +94,7 @@ def write(runs: dict[int, Run], done: Sequence[Finished]) -> None:
         run = runs[each.claim.run_id]
         run.progress = {**run.progress, "nodes": len(each.nodes), "read": len(each.nodes)}
         _conclude(run, rows[run.pk], cancelled=each.cancelled)
-        run.tokens_spent += each.tokens_spent
+        run.tokens_spent = max(run.tokens_spent, each.tokens_spent)
     changes += end(runs.values(), rows)
     followups.rerun_inconclusive([run for run in runs.values() if run.state == RunState.FINISHED])
     telling.tell(changes)

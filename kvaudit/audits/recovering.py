@@ -14,7 +14,7 @@ from django.db.models import F
 from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
-from kvaudit.audits import followups, options, overdue, recording, states, telling
+from kvaudit.audits import followups, live_markers, options, overdue, recording, states, telling
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.models import CheckState, Result, Run, RunState, StateChange
 from kvaudit.audits.recording import Finished, Observed
@@ -54,6 +54,7 @@ def recover() -> Recovered:
     overdue.close_abandoned()
     found.expired = note_expired()
     found.changes = described_changes()
+    live_markers.prune()
     return found
 
 

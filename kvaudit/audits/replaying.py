@@ -22,20 +22,12 @@ from kvaudit.audits.models import Kind, Run, Trigger
 from kvaudit.audits.states import lock_deployments
 from kvaudit.ledger.chain import digest_of
 from kvaudit.ledger.services import record
-from kvaudit.prober import Permission
 
 PATIENCE = timedelta(hours=1)
 
 
 class ReplayProblem(ValueError):
     """A replay that cannot be asked for; the text is a sentence for the person who asked."""
-
-
-def permission_of(run: Run) -> Permission | None:
-    """The seed and the lengths of an active run; None for one that only reads."""
-    if run.kind != Kind.ACTIVE:
-        return None
-    return Permission(seed=run.seed, replayed=tuple(run.replayed_lengths))
 
 
 def draw_seeds(runs: Iterable[Run]) -> None:

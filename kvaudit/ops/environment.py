@@ -164,18 +164,20 @@ class Environment:
                 "the key that encrypts credentials at rest (44 characters, base64 of 32 bytes)",
             )
         for position, key in enumerate(keys, start=1):
-            try:
-                # altchars with validate: urlsafe_b64decode would silently skip foreign characters
-                good = len(base64.b64decode(key, altchars=b"-_", validate=True)) == 32
-            except (binascii.Error, ValueError):
-                good = False
-            if not good:
+            if not _is_key(key):
                 which = f"{name} (key {position})" if len(keys) > 1 else name
                 self.fault(
                     f"{which} is not a usable key: it must be 32 random bytes in URL-safe base64 "
                     "(44 characters)."
                 )
         return keys
+
+    def seal_key(self, name: str) -> str:
+        """A key of the pair that seals generated text; "" where none is given."""
+        value = self.text(name)
+        if value and not _is_key(value):
+            self.fault(f"{name} is not a usable key: it must be 32 bytes in URL-safe base64 (44 characters).")
+        return value
 
     def allowed_hosts(self) -> list[str]:
         """The host names kvaudit answers to; never all of them."""
@@ -197,3 +199,12 @@ class Environment:
         if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path or parts.query:
             self.fault("KVAUDIT_BASE_URL must be like https://kvaudit.example.org, without a path.")
         return value
+
+
+def _is_key(text: str) -> bool:
+    """Whether it is 32 bytes in URL-safe base64."""
+    try:
+        # altchars with validate: urlsafe_b64decode would silently skip foreign characters
+        return len(base64.b64decode(text, altchars=b"-_", validate=True)) == 32
+    except (binascii.Error, ValueError):
+        return False

@@ -49,7 +49,7 @@ def _import_lab(launch: Launch, supervisor: Supervisor) -> None:
     except StartFault as fault:
         supervisor.progress.say(f"lab fleet: not imported, since {fault}")
         return
-    env = launch.env | ENVIRONMENT  # fake keys, and only the import needs them
+    env = {**launch.env, **ENVIRONMENT}  # fake keys, and only the import needs them
     done = manage(["lab_fleet", str(_fleet_file(launch))], env, supervisor.asked_to_stop)
     if done.stopped:
         raise Stopped

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
 
@@ -24,6 +25,7 @@ class Launch:
     port: int
     env: dict[str, str]  # of the children; without the owner's database URL
     concurrency: int = 2
+    for_web: dict[str, str] = field(default_factory=dict)  # what nobody but the web process may know
 
     @property
     def url(self) -> str:
@@ -43,12 +45,14 @@ class Launch:
         tier: int,
         grace: float = 10.0,
         when_orphaned: signal.Signals = signal.SIGTERM,
+        own: Mapping[str, str] | None = None,
     ) -> Child:
-        """A child whose output goes to its log; it inherits the composed environment."""
+        """A child whose output goes to its log; it inherits the composed environment, and ``own`` is
+        for it alone."""
 
         def start() -> Popen[bytes]:
             self.alive_file(name).unlink(missing_ok=True)
-            env = self.env | {"KVAUDIT_ALIVE_FILE": str(self.alive_file(name))}
+            env = self.env | {"KVAUDIT_ALIVE_FILE": str(self.alive_file(name))} | dict(own or {})
             with self.state.open_log(name) as log:
                 return spawn(command, env=env, log=log, death_signal=when_orphaned, cwd=REPOSITORY)
 
@@ -61,8 +65,9 @@ class Launch:
 
 
 def web(launch: Launch) -> Child:
-    """gunicorn."""
-    return launch.python("web", "gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf", tier=PRODUCT)
+    """gunicorn, the only one that can open sealed text."""
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf"]
+    return launch.child("web", command, tier=PRODUCT, own=launch.for_web)
 
 
 def worker(launch: Launch, queue: str) -> Child:
@@ -83,9 +88,9 @@ def beat(launch: Launch) -> Child:
 
 
 def child_environment(composed: dict[str, str]) -> dict[str, str]:
-    """Our environment with ``composed`` over it, without what only the initialiser may know."""
+    """Our environment with ``composed`` over it, without what only the initialiser or the web may know."""
     env = {**os.environ, **composed}
-    for name in ("DATABASE_OWNER_URL", "KVAUDIT_ADMIN_PASSWORD"):
+    for name in ("DATABASE_OWNER_URL", "KVAUDIT_ADMIN_PASSWORD", "SEAL_PRIVATE_KEY"):
         env.pop(name, None)
         env.pop(f"{name}_FILE", None)
     return env

@@ -83,7 +83,7 @@ class State:
         if not path.exists():
             value = (
                 base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-                if name == "encryption_key"
+                if name in ("encryption_key", "seal_private_key")
                 else secrets.token_urlsafe(64)
             )
             # Written aside and renamed: a crash in between must not leave an empty key.

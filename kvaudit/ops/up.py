@@ -17,6 +17,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from nacl.encoding import URLSafeBase64Encoder
+from nacl.public import PrivateKey
+
 from kvaudit.ops import launch as launching
 from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey
 from kvaudit.ops.environment import Environment, EnvironmentFault
@@ -97,6 +100,7 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra
     composed |= _own_variables(launch, composed)
     owner_side = {**os.environ, **composed}
     launch.env = child_environment(composed)
+    launch.for_web = _private_half(launch.state)
     launch.state.write_local_environment(composed)
     with progress.step("preparing the database", "database prepared"):
         password = _initialise(supervisor, launch.state, owner_side)
@@ -181,6 +185,8 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
         if not environment.text(name)
         and not (name == "ENCRYPTION_KEY" and environment.text("ENCRYPTION_KEYS"))
     }
+    if not environment.text("SEAL_PUBLIC_KEY"):
+        own["SEAL_PUBLIC_KEY"] = _public_half(launch.state.secret("seal_private_key"))
     hosts = ["127.0.0.1", "localhost", "[::1]"]
     if launch.host not in {*hosts, "0.0.0.0", "::", "::1"}:  # noqa: S104 - compared, not bound
         hosts.append(launch.host)
@@ -195,6 +201,22 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
     own |= {"KVAUDIT_HOST": launch.host, "KVAUDIT_PORT": str(launch.port)}
     environment.finish()
     return own
+
+
+def _private_half(state: State) -> dict[str, str]:
+    """The variable that lets the web open sealed text: the operator's, else that of the pair made here. An
+    operator who gave a public key alone opens what it sealed elsewhere."""
+    names = ("SEAL_PRIVATE_KEY", "SEAL_PRIVATE_KEY_FILE")
+    given = {name: os.environ[name] for name in names if os.environ.get(name)}
+    if given or Environment(os.environ).text("SEAL_PUBLIC_KEY"):
+        return given
+    return {"SEAL_PRIVATE_KEY_FILE": str(state.secret("seal_private_key"))}
+
+
+def _public_half(private_key: Path) -> str:
+    """What seals generated text so that only the holder of ``private_key`` can open it."""
+    key = PrivateKey(private_key.read_bytes().strip(), URLSafeBase64Encoder)
+    return key.public_key.encode(URLSafeBase64Encoder).decode("ascii")
 
 
 def _initialise(supervisor: Supervisor, state: State, env: dict[str, str]) -> str:

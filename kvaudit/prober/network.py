@@ -84,6 +84,7 @@ class NetworkProber:
     salts: Mapping[str, str] = field(default_factory=dict, repr=False)  # tenant -> the salt it always sends
     entry_sets_salts: bool = False
     earlier: Sequence[Marker] = field(default=(), repr=False)  # markers of the last 30 days, decoys too
+    planted: Callable[[Marker], None] = lambda marker: None  # told every marker before it is sent
     scope: str = UNKNOWN_REPLICA
     answer_seconds: float = ANSWER_SECONDS
     mode: Mode | None = None
@@ -207,6 +208,7 @@ class NetworkProber:
             if self._calibrated:  # it answered before
                 raise Stop(f"No prompt of exact length can be made any more: {problem}.") from None
             raise
+        self.planted(replace(marker, tenant=marker.tenant or tenant))
         return replace(prompt, tokens=tokens)
 
     async def _count(self, tenant: str, text: str) -> int:
@@ -374,7 +376,9 @@ class NetworkProber:
         """What is wrong now ("" = nothing), and whether it is only a rate limit."""
         for wire in self.node_wires:
             try:
-                answer = await wire.request("GET", self.dialect.health, limits=WireLimits(total=min(seconds, 10.0)))
+                answer = await wire.request(
+                    "GET", self.dialect.health, limits=WireLimits(total=min(seconds, 10.0))
+                )
             except TransportError as problem:
                 return f"A node does not answer its health check any more: {problem}", False
             if answer.status not in (200, 401, 403, 404):

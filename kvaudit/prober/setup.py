@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvaudit import engines
 from kvaudit.checks.asking import Limits
@@ -26,8 +26,9 @@ class Permission:
     """What an active run may do. ``prompt_tokens`` is the ceiling of each check (None = the default
     of checks.md: max(20 million, 80 x context)), ``daily_left`` what the deployment may still be
     sent today; ``stopped`` gives the sentence why nothing more may be sent, or "". ``earlier`` holds
-    the markers and decoys of the last 30 days' canary results (measure ``live_markers``, read back
-    with `kvaudit.text.markers.live`): one that surfaces now is a hit as well. ``replayed`` are the
+    the markers and decoys of the last 30 days (read back with `kvaudit.text.markers.live`): one that
+    surfaces now is a hit as well. ``planted`` is told every marker before it is sent, and ``spent`` counts
+    while the run goes on: whoever keeps them may look at any moment. ``replayed`` are the
     lengths in tokens of an earlier run that failed: they are asked again, wherever the limit is now."""
 
     consent: bool = False
@@ -38,6 +39,8 @@ class Permission:
     seal: Seal | None = None
     earlier: Sequence[Marker] = ()
     replayed: tuple[int, ...] = ()
+    planted: Callable[[Marker], None] = lambda marker: None
+    spent: Spent = field(default_factory=Spent)
 
 
 def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
@@ -98,7 +101,11 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         raise CannotAsk("The model's name is neither declared nor shown by a node: give it.")
     allow = reading.allowed([adapter])
     limits = limits_of(nodes, target.rules)
-    ceiling = permission.prompt_tokens if permission.prompt_tokens is not None else default_ceiling(limits)
+    spent = permission.spent
+    spent.ceiling = (
+        permission.prompt_tokens if permission.prompt_tokens is not None else default_ceiling(limits)
+    )
+    spent.left = permission.daily_left
     read = {node.name for node in seen if node.facts is not None and node.facts.kind == "node"}
     prober = NetworkProber(
         wires={tenant.name: _client(entry, allow, tenant.credentials) for tenant in target.tenants},
@@ -109,12 +116,13 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         node_wires=[_client(node.url, allow, node.credentials) for node in target.nodes if node.name in read],
         consent=permission.consent or target.consent,
         draw=seeded(permission.seed),
-        spent=Spent(ceiling=ceiling, left=permission.daily_left),
+        spent=spent,
         seal=permission.seal,
         stopped=permission.stopped,
         salts={tenant.name: tenant.salt for tenant in target.tenants if tenant.salt},
         entry_sets_salts=target.entry_sets_salts,
         earlier=permission.earlier,
+        planted=permission.planted,
         scope=_scope(target, entry),
     )
     try:

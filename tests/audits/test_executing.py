@@ -8,10 +8,12 @@ from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import OperationalError
 from django.utils import timezone
 
-from kvaudit.audits import claiming, executing, recording
+from kvaudit.audits import claiming, desk, executing, recording
+from kvaudit.audits.desk import Desk
 from kvaudit.audits.models import CheckState, Kind, Result, Run
 from kvaudit.fleet.models import Node
 from kvaudit.ledger.models import Entry
+from kvaudit.runner import CheckFinished
 from kvaudit.verdict import Verdict
 from tests.audits.stage import a_run, a_target, result
 
@@ -39,10 +41,10 @@ def on_beat(monkeypatch, settings):
     def install(act):
         todo = [act]
 
-        def heartbeat(claims, progress):
+        def heartbeat(claims, progress, spent=None):
             if todo:
                 todo.pop()()
-            return original(claims, progress)
+            return original(claims, progress, spent)
 
         monkeypatch.setattr(claiming, "heartbeat", heartbeat)
 
@@ -111,7 +113,7 @@ def test_a_runner_that_breaks_is_an_error_for_its_run_alone(actor):
 
 def test_a_check_without_a_result_is_an_error_never_a_pass(monkeypatch):
     async def forgetful(target, checks, **_):
-        yield executing.CheckFinished(result(checks[0]))
+        yield CheckFinished(result(checks[0]))
 
     monkeypatch.setattr("kvaudit.runner.run", forgetful)
     run = a_run(a_target())
@@ -178,8 +180,8 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(actor, monkeypatch):
         return finish(batch)
 
     monkeypatch.setattr(recording, "finish", flaky)
-    monkeypatch.setattr(executing, "close_old_connections", lambda: None)
-    monkeypatch.setattr(executing.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(desk, "close_old_connections", lambda: None)
+    monkeypatch.setattr(desk.time, "sleep", lambda seconds: None)
     assert execute(run) == 1
     assert run.verdict == "pass"
 
@@ -203,14 +205,14 @@ def test_the_soft_limit_ends_runs_as_error(actor, monkeypatch):
     run = a_run(a_target())
     actor.before = lambda target, cancelled: until(cancelled)
     beats = iter([SoftTimeLimitExceeded()])
-    original = executing._Desk._take
+    original = Desk._take
 
     def take(desk):
         if (limit := next(beats, None)) is not None:
             raise limit
         original(desk)
 
-    monkeypatch.setattr(executing._Desk, "_take", take)
+    monkeypatch.setattr(Desk, "_take", take)
     execute(run)
     assert (run.state, run.verdict) == ("finished", "error")
 

@@ -1,0 +1,42 @@
+"""Generated text at rest: sealed with a public key, opened with a private one that only the web has.
+
+Nobody can tell a model's prose from a customer's (checks.md, Budgets), so no worker can read what it kept.
+"""
+
+from __future__ import annotations
+
+import base64
+
+from django.conf import settings
+from nacl.exceptions import CryptoError
+from nacl.public import PrivateKey, PublicKey, SealedBox
+
+from kvaudit.prober.replies import Seal
+
+KIND = "sealed"
+
+
+class CannotOpen(Exception):
+    """A sentence for the person who asked: why this text stays closed."""
+
+
+def sealer() -> Seal | None:
+    """Seals text for the holder of the private key; None without a public key: text is not kept at all."""
+    if not settings.SEAL_PUBLIC_KEY:
+        return None
+    return SealedBox(PublicKey(base64.urlsafe_b64decode(settings.SEAL_PUBLIC_KEY))).encrypt
+
+
+def open_sealed(body: bytes) -> str:
+    """The text. Raises `CannotOpen`."""
+    if not settings.SEAL_PRIVATE_KEY:
+        raise CannotOpen(
+            "This installation holds no private key for sealed text: give SEAL_PRIVATE_KEY to the web process."
+        )
+    box = SealedBox(PrivateKey(base64.urlsafe_b64decode(settings.SEAL_PRIVATE_KEY)))
+    try:
+        return box.decrypt(body).decode("utf-8", "replace")
+    except (CryptoError, ValueError):
+        raise CannotOpen(
+            "The private key does not fit: the text was sealed with another key, or its bytes are damaged."
+        ) from None
