@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 
-from django.db.models import Max
 from django.utils import timezone
 
 from kvaudit.accounts.models import User
@@ -23,6 +22,7 @@ from kvaudit.web.tables.compliance import Ending, TeamLine
 
 MOST_ITEMS = 100
 MOST_EVENTS = 100
+MOST_ROWS = 2_000
 LAPSING_WITHIN = timedelta(days=7)
 _WEEK = re.compile(r"(2\d{3})-W(\d{2})\Z", re.ASCII)
 
@@ -70,10 +70,10 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Lapsing:
-    """A check whose last word expires soon and that no plan renews."""
+    """Checks of a deployment whose last word expires soon and that no plan renews; when the first does."""
 
     deployment: str
-    check: str
+    checks: Sequence[str]
     expires_at: datetime
     owner: str
 
@@ -101,6 +101,7 @@ class Summary:
     standing: Status
     sentence: str
     worse: Sequence[ItemChange]
+    covered: Sequence[ItemChange]  # not better: somebody's word stands in
     better: Sequence[ItemChange]
     left_out: int
     events: Sequence[Event]
@@ -140,7 +141,7 @@ def summary_of(user: User, week: Week, now: datetime) -> Summary:
     current = week.end == now
     matrix = compliance.matrix_of(user, None if current else week.end)
     past = compliance.matrix_of(user, week.start)
-    worse, better = changes(past, matrix)
+    worse, covered, better = changes(past, matrix)
     standing, sentence = compliance.sentence(compliance.roll_up(matrix.rows))
     endings = compliance.ending(user, now)
     late = _late(user)
@@ -151,8 +152,9 @@ def summary_of(user: User, week: Week, now: datetime) -> Summary:
         standing=standing,
         sentence=sentence,
         worse=worse[:MOST_ITEMS],
+        covered=covered[:MOST_ITEMS],
         better=better[:MOST_ITEMS],
-        left_out=max(0, len(worse) - MOST_ITEMS) + max(0, len(better) - MOST_ITEMS),
+        left_out=sum(max(0, len(each) - MOST_ITEMS) for each in (worse, covered, better)),
         events=_events(user, week),
         decisions=_decisions(user, week),
         endings=endings,
@@ -167,11 +169,12 @@ _ORDER = {status: rank for rank, status in enumerate(
 )}  # fmt: skip
 
 
-def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChange]]:
-    """Cells that stand otherwise than they did: (worse, better), worst first. What is new is listed only
-    where it does not comply."""
+def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChange], list[ItemChange]]:
+    """Cells that stand otherwise than they did: (worse, covered by somebody's word, better), worst first."""
     before = {row.deployment.pk: row for row in then.rows}
-    worse, better = [], []
+    worse: list[ItemChange] = []
+    covered: list[ItemChange] = []
+    better: list[ItemChange] = []
     for row in now.rows:
         old = before.get(row.deployment.pk)
         for key, cell in row.cells.items():
@@ -194,11 +197,13 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
                     worse.append(change)
             elif _ORDER[cell.status] < _ORDER[was]:
                 worse.append(change)
+            elif cell.status in (Status.WAIVED, Status.ATTESTED):
+                covered.append(change)
             else:
                 better.append(change)
-    worse.sort(key=lambda each: (_ORDER[each.after], each.deployment, each.item))
-    better.sort(key=lambda each: (each.deployment, each.item))
-    return worse, better
+    for found in (worse, covered, better):
+        found.sort(key=lambda each: (_ORDER[each.after], each.deployment, each.item))
+    return worse, covered, better
 
 
 def owners(rows: Sequence[Row], late: Sequence[Late], endings: Sequence[Ending]) -> list[Owner]:
@@ -274,11 +279,16 @@ def _lapsing(user: User, now: datetime) -> list[Lapsing]:
     rows = (
         CheckState.objects.current()
         .filter(deployment__in=seen, interval=0, expires_at__gt=now, expires_at__lte=now + LAPSING_WITHIN)
-        .order_by("deployment__slug", "check_id")
-        .values_list("deployment__slug", "check_id", "deployment__owner")
-        .annotate(ends=Max("expires_at"))[:MOST_EVENTS]
+        .order_by("expires_at", "check_id")
+        .values_list("deployment__slug", "deployment__owner", "check_id", "expires_at")
     )
-    return [Lapsing(slug, check, ends, owner) for slug, check, owner, ends in rows]
+    found: dict[str, tuple[str, datetime, list[str]]] = {}
+    for slug, owner, check, ends in rows[:MOST_ROWS]:
+        checks = found.setdefault(slug, (owner, ends, []))[2]
+        if check not in checks:
+            checks.append(check)
+    listed = [Lapsing(slug, checks, ends, owner) for slug, (owner, ends, checks) in found.items()]
+    return listed[:MOST_EVENTS]
 
 
 def _late(user: User) -> list[Late]:
@@ -302,7 +312,11 @@ def _markdown(summary: Summary, base: str) -> Iterator[str]:
     then = summary.then.by_status
     complying = sum(then.get(status, 0) for status in (Status.PASS, Status.ATTESTED, Status.WAIVED))
     yield f"At the beginning of the week it was {complying:,} of {summary.then.total:,}."
-    for title, items in (("Got worse", summary.worse), ("Got better", summary.better)):
+    for title, items in (
+        ("Got worse", summary.worse),
+        ("Covered by a waiver or an attestation", summary.covered),
+        ("Got better", summary.better),
+    ):
         yield f"\n## {title}\n"
         for change in items:
             link = f"[{md(change.deployment)}]({base}/d/{change.deployment}/items/{change.item}/)"
@@ -328,7 +342,8 @@ def _markdown(summary: Summary, base: str) -> Iterator[str]:
         owner = f", owner {md(ending.owner)}" if ending.owner else ""
         yield f"- {_moment(ending.expires_at)} {ending.what} of item {md(ending.item)}, {md(ending.place)}{owner}"
     for lapse in summary.lapsing:
-        yield f"- {_moment(lapse.expires_at)} evidence of {md(lapse.check)}, {md(lapse.deployment)}: no plan renews it"
+        what = f"evidence of {md(', '.join(lapse.checks))}, {md(lapse.deployment)}"
+        yield f"- {_moment(lapse.expires_at)} {what}: no plan renews it"
     if not summary.endings and not summary.lapsing:
         yield "Nothing within two weeks."
     yield "\n## Overdue\n"

@@ -39,7 +39,7 @@ def item(request: SignedIn, slug: str, key: str) -> HttpResponse:
         "shown": shown,
         "deployment": deployment,
         "may_attest": moment is None and shown.attestable and can(request.user, "attest", team),
-        "may_waive": moment is None and can(request.user, "request_waivers", team),
+        "may_waive": moment is None and not shown.cell.leak and can(request.user, "request_waivers", team),
     }
     return render(request, "checklists/item.html", context)
 

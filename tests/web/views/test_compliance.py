@@ -34,7 +34,7 @@ def lead(page: str) -> str:
 
 def row_of(page: str, slug: str) -> list[str]:
     """Words of a deployment's cells, in order."""
-    row = next(part for part in re.split(r"<tr>", page) if f'href="/d/{slug}/"' in part)
+    row = next(part for part in re.split(r"</?tr>", page) if f'href="/d/{slug}/"' in part)
     return re.findall(r'<use href="#shape-[a-z-]+"/></svg>([a-z/ ]+)</span>', row)[1:]
 
 
@@ -58,7 +58,9 @@ def test_truly_by_attestation_and_by_waiver_are_told_apart(people, pair):
         assert f'id="shape-{shape}"' in page
 
 
-@pytest.mark.parametrize("verdicts", [{}, {"pool": "pass"}, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "inconclusive"}])
+@pytest.mark.parametrize(
+    "verdicts", [{}, {"pool": "pass"}, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "inconclusive"}]
+)
 def test_unknown_is_never_complying(people, pair, verdicts):
     if verdicts:
         scene.stands(pair, verdicts)
@@ -161,7 +163,9 @@ def test_what_is_overdue_and_what_ends_is_listed_with_its_owner(people, pair):
     assert page.count("owner <bdi>Ada Example") == 2
 
 
-@pytest.mark.parametrize("path", ["/compliance/", "/compliance/print/", "/compliance/csv/", "/summary/", "/waivers/"])
+@pytest.mark.parametrize(
+    "path", ["/compliance/", "/compliance/print/", "/compliance/csv/", "/summary/", "/waivers/"]
+)
 def test_the_number_of_queries_does_not_grow_with_the_fleet(people, path):
     def asked() -> int:
         with CaptureQueriesContext(connection) as queries:
