@@ -41,6 +41,7 @@ ABILITIES: dict[str, Role] = {
     "request_waivers": Role.OPERATOR,
     "edit_incidents": Role.OPERATOR,  # open, write the postmortem, record a fix, release on evidence
     "quarantine": Role.OPERATOR,
+    "edit_library": Role.OPERATOR,  # import a published incident
     "give_consent": Role.APPROVER,  # long prompts while the pool is small
     "approve": Role.APPROVER,  # waivers that somebody else asked for; ending others' attestations
     "manage_channels": Role.ADMIN,

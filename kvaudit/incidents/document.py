@@ -228,4 +228,8 @@ def _plain(each: Any) -> Any:
     if isinstance(each, str):
         return each
     row = {name: getattr(each, name) for name in each.__dataclass_fields__}
-    return {name: value for name, value in row.items() if value not in ("", None) and value is not False or name == "met"}
+    return {
+        name: value
+        for name, value in row.items()
+        if (value not in ("", None) and value is not False) or name == "met"
+    }

@@ -13,6 +13,7 @@ from kvaudit.fleet.intervals import Interval, not_backwards
 from kvaudit.fleet.models import Deployment
 from kvaudit.incidents.narrative import ActionChange, ActionItem, Cause, ImpactLine, TimelineEvent
 from kvaudit.incidents.proof import ExternalResult, Fix, Override, Release, Replay
+from kvaudit.incidents.published import LibraryEntry
 from kvaudit.incidents.querysets import CitationQuerySet, IncidentQuerySet, QuarantineQuerySet
 
 __all__ = (
@@ -27,6 +28,7 @@ __all__ = (
     "ImpactLine",
     "Incident",
     "Kind",
+    "LibraryEntry",
     "Override",
     "Quarantine",
     "Release",
