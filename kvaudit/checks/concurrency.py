@@ -33,6 +33,9 @@ from kvaudit.checks.contract import Audit
 from kvaudit.checks.trials import unaskable
 from kvaudit.verdict import Result
 
+SLACK = 0.85
+"""Of a ceiling: lengths are drawn, and a run that ends at its ceiling has shown nothing."""
+
 SECONDS_EACH = 0.5
 """Rough, of one request with 15 others beside it."""
 
@@ -120,7 +123,7 @@ def _each(prober: Prober, lengths: Lengths) -> tuple[int, int]:
         return REQUESTS // len(ARMS), visits
     while visits and visits * visit_tokens(prober.limits, lengths) > ceiling // 2:
         visits -= 1
-    left = ceiling - visits * visit_tokens(prober.limits, lengths) - sum(warm_ups(lengths))
+    left = SLACK * ceiling - visits * visit_tokens(prober.limits, lengths) - sum(warm_ups(lengths))
     return max(0, min(REQUESTS // len(ARMS), int(left * 100 / _arms_tokens(100, lengths)))), visits
 
 
