@@ -10,7 +10,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from kvaudit.accounts.models import ApiToken, TokenScope
-from kvaudit.api import gate
+from kvaudit.api import compliance, gate
 from kvaudit.api.bearer import Bearer, require_scope, visible_deployment
 from kvaudit.api.bodies import CappedParser
 from kvaudit.api.schemas import (
@@ -34,6 +34,8 @@ api = NinjaAPI(
     parser=CappedParser(),
     urls_namespace="api",
 )
+
+api.add_router("", compliance.router)
 
 _PROBLEMS = {401: Problem, 403: Problem, 404: Problem}
 

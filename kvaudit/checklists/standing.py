@@ -37,10 +37,10 @@ class Status(StrEnum):
 
 WORST_FIRST = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE, Status.WAIVED, Status.ATTESTED, Status.PASS)
 
-PROOF_OF_LEAK = frozenset({"canary", "concurrency", "session"})
+PROOF_OF_LEAK = frozenset({"canary"})
 """A fail of these is another tenant's text in an answer, whatever it is graded."""
-MAY_PROVE_LEAK = frozenset({"rejection", "coherence", "prefill", "prefix"})
-"""A fail of these graded *critical* is an answer out of foreign pages."""
+MAY_PROVE_LEAK = frozenset({"rejection", "coherence", "prefill", "prefix", "concurrency", "session"})
+"""A fail of these graded *critical* is an answer out of foreign pages or another's session."""
 
 
 class Says(NamedTuple):

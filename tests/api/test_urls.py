@@ -24,7 +24,9 @@ def test_the_description_names_every_route_and_its_answers() -> None:
     assert response.status_code == 200
     document = response.json()
     assert set(document["paths"]) == {
+        "/api/v1/compliance",
         "/api/v1/deployments",
+        "/api/v1/deployments/{slug}/compliance",
         "/api/v1/deployments/{slug}",
         "/api/v1/deployments/{slug}/gate",
     }

@@ -109,7 +109,10 @@ def test_a_statement_does_not_outweigh_a_fail(expired: bool) -> None:
         ("4", "canary", "", False),
         ("3", "coherence", "critical", False),
         ("3", "accounting", "high", True),
-        ("B", "concurrency", "high", False),
+        ("B", "concurrency", "critical", False),
+        ("B", "concurrency", "high", True),
+        ("D", "session", "critical", False),
+        ("D", "session", "high", True),
         ("A", "prefix", "high", True),
     ],
 )
