@@ -90,6 +90,7 @@ INSTALLED_APPS = [
     "kvaudit.fleet",
     "kvaudit.notify",
     "kvaudit.audits",
+    "kvaudit.inquiries",
     "kvaudit.checklists",
     "kvaudit.incidents",
     "kvaudit.web",

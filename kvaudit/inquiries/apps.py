@@ -1,0 +1,9 @@
+"""What investigators keep: saved views of the history, and what imported request logs came to."""
+
+from django.apps import AppConfig
+
+
+class InquiriesConfig(AppConfig):
+    name = "kvaudit.inquiries"
+    label = "inquiries"
+    default_auto_field = "django.db.models.BigAutoField"

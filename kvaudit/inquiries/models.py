@@ -1,0 +1,133 @@
+"""Saved views, and what an imported request log came to: counts and keyed hashes, never an id in clear."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from kvaudit.fleet.models import Deployment
+from kvaudit.inquiries.querysets import RequestLogQuerySet, SavedViewQuerySet
+
+
+class SavedView(models.Model):
+    """A query string under a name. Its owner lists it; whoever has its address may open it, and sees what
+    they may see."""
+
+    key = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
+    page = models.CharField(max_length=20)  # the name of the page's address: history
+    name = models.CharField(max_length=80)
+    query = models.TextField(max_length=2_000, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+
+    objects = SavedViewQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.UniqueConstraint(fields=("user", "page", "name"), name="inquiries_view_one_name"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RequestLog(models.Model):
+    """One imported log of a deployment's requests and what it was asked: which of them lay in the danger
+    zone, between ``since`` and ``until``.
+
+    ``zones`` is the list of ``{since, until, low, high}`` that was applied. ``problems`` holds the first of
+    ``problem_count`` lines that could not be read; while there are any, every count is a lower bound.
+    """
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="request_logs")
+    name = models.CharField(max_length=200)
+    sha256 = models.CharField(max_length=64)
+    size = models.BigIntegerField(help_text="bytes")
+    imported_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    imported_at = models.DateTimeField(default=timezone.now)
+    since = models.DateTimeField()
+    until = models.DateTimeField()
+    zones = models.JSONField(default=list)
+
+    lines = models.BigIntegerField()
+    requests = models.BigIntegerField()
+    in_window = models.BigIntegerField()
+    inside = models.BigIntegerField()
+    first_at = models.DateTimeField(null=True)
+    last_at = models.DateTimeField(null=True)
+    problem_count = models.BigIntegerField(default=0)
+    problems = models.JSONField(default=list)
+    tenants_left_out = models.BigIntegerField(default=0)
+
+    objects = RequestLogQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.CheckConstraint(condition=Q(until__gt=models.F("since")), name="inquiries_log_window"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class TenantCount(models.Model):
+    """Requests of one tenant in a log: all within the window, and those inside the danger zone."""
+
+    log = models.ForeignKey(RequestLog, on_delete=models.CASCADE, related_name="tenants")
+    tenant = models.CharField(max_length=64)  # keyed hash
+    requests = models.BigIntegerField()
+    inside = models.BigIntegerField()
+    first_inside = models.DateTimeField(null=True)
+    last_inside = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-inside", "tenant")
+        constraints = (models.UniqueConstraint(fields=("log", "tenant"), name="inquiries_tenant_once_a_log"),)
+
+    def __str__(self) -> str:
+        return self.tenant[:12]
+
+
+class RequestHit(models.Model):
+    """A request inside the danger zone."""
+
+    log = models.ForeignKey(RequestLog, on_delete=models.CASCADE, related_name="hits")
+    line = models.BigIntegerField()
+    at = models.DateTimeField()
+    tokens = models.BigIntegerField()
+    tenant = models.CharField(max_length=64)  # keyed hash
+    request = models.CharField(max_length=64, blank=True)  # keyed hash; "" where the log has no id
+
+    class Meta:
+        ordering = ("log", "line")
+
+    def __str__(self) -> str:
+        return f"line {self.line}"
+
+
+class PrefillBucket(models.Model):
+    """The 5th percentile of prefill seconds of the log's requests of ``low`` (inclusive) to ``high`` tokens;
+    null below 59 requests."""
+
+    log = models.ForeignKey(RequestLog, on_delete=models.CASCADE, related_name="prefill")
+    low = models.BigIntegerField()
+    high = models.BigIntegerField()
+    n = models.BigIntegerField()
+    p5 = models.FloatField(null=True)
+
+    class Meta:
+        ordering = ("low",)
+        constraints = (
+            models.UniqueConstraint(fields=("log", "low"), name="inquiries_prefill_once_a_bucket"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.low} to {self.high}"
