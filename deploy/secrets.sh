@@ -20,6 +20,17 @@ write() {
 }
 write secret_key "$(random 64)"
 write encryption_key "$(fernet)"
+# The pair that seals generated text: the last 32 bytes of either DER form are the key itself (RFC 8410).
+if [ ! -e "$folder/seal_private_key" ] || [ ! -e "$folder/seal_public_key" ]; then
+    command -v openssl >/dev/null 2>&1 || { echo "kvaudit: openssl is needed to make a key pair: install it" >&2; exit 1; }
+    pair=$(mktemp "$folder/pair.XXXXXX")
+    openssl genpkey -algorithm X25519 -outform DER -out "$pair"
+    private=$(tail -c 32 "$pair" | base64 | tr '+/' '-_')
+    public=$(openssl pkey -inform DER -in "$pair" -pubout -outform DER | tail -c 32 | base64 | tr '+/' '-_')
+    rm -f "$pair" "$folder/seal_private_key" "$folder/seal_public_key"
+    write seal_private_key "$private"
+    write seal_public_key "$public"
+fi
 write postgres_password "$(random 40)"
 write valkey_password "$(random 40)"
 owner=$(cat "$folder/postgres_password")

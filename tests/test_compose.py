@@ -107,6 +107,19 @@ def test_only_the_initializer_gets_the_owner_of_the_tables() -> None:
         assert ("database_owner_url" in service["secrets"]) == (name == "initializer")
 
 
+def test_workers_seal_and_the_web_alone_opens(secrets: Path) -> None:
+    from nacl.encoding import URLSafeBase64Encoder
+    from nacl.public import PrivateKey, PublicKey, SealedBox
+
+    holders = {name for name in SERVICES if "seal_private_key" in SERVICES[name].get("secrets", ())}
+    assert holders == {"web"}
+    for name in ("worker-passive", "worker-active"):
+        assert "seal_public_key" in SERVICES[name]["secrets"]
+    public = PublicKey((secrets / "seal_public_key").read_bytes().strip(), URLSafeBase64Encoder)
+    private = PrivateKey((secrets / "seal_private_key").read_bytes().strip(), URLSafeBase64Encoder)
+    assert SealedBox(private).decrypt(SealedBox(public).encrypt(b"words")) == b"words"
+
+
 def known_variables() -> set[str]:
     """Every variable that the code reads: settings.py and the environment's own methods, gunicorn, ops."""
     files = [

@@ -11,6 +11,12 @@ from django.conf import settings
 from nacl.exceptions import CryptoError
 from nacl.public import PrivateKey, PublicKey, SealedBox
 
+from kvaudit.accounts.access import require
+from kvaudit.accounts.actors import Actor
+from kvaudit.audits.evidence import body_of
+from kvaudit.audits.models import Evidence, Run
+from kvaudit.ledger.chain import digest_of
+from kvaudit.ledger.services import record
 from kvaudit.prober.replies import Seal
 
 KIND = "sealed"
@@ -27,8 +33,24 @@ def sealer() -> Seal | None:
     return SealedBox(PublicKey(base64.urlsafe_b64decode(settings.SEAL_PUBLIC_KEY))).encrypt
 
 
-def open_sealed(body: bytes) -> str:
-    """The text. Raises `CannotOpen`."""
+def open_for(*, run: Run, evidence: Evidence, reason: str, actor: Actor) -> str:
+    """Record that the actor opens this text and why, then open it; an attempt that fails is recorded as
+    well. Raises `CannotOpen`, PermissionDenied."""
+    require(actor, "read_evidence", run.deployment.team)
+    try:
+        body = body_of(evidence)
+    except ValueError as damaged:
+        raise CannotOpen(f"{damaged}") from None
+    record(
+        actor=actor,
+        kind="evidence.opened",
+        subject=f"run:{run.pk} evidence:{evidence.pk} reason: {reason}"[:300],
+        digest=digest_of([run.pk, evidence.pk, reason]),
+    )
+    return _open(body)
+
+
+def _open(body: bytes) -> str:
     if not settings.SEAL_PRIVATE_KEY:
         raise CannotOpen(
             "This installation holds no private key for sealed text: give SEAL_PRIVATE_KEY to the web process."

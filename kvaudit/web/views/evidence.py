@@ -1,4 +1,8 @@
-"""A stored body, redacted at the socket, as plain text: nothing in it can act on the reader's browser."""
+"""A stored body, redacted at the socket, as plain text: nothing in it can act on the reader's browser.
+
+Text that a model generated is stored sealed. It is opened for one answer at a time, for somebody who
+says why, and the record knows of it before the reader does.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 
+from kvaudit.audits import sealed_text
 from kvaudit.audits.evidence import body_of
 from kvaudit.audits.models import Run, RunEvidence
 from kvaudit.web import foreign
@@ -15,9 +20,11 @@ NOT_YOURS = (
     "Stored answers of engines are read by auditors; the verdict, its measures and digests are open to you."
 )
 MOST_SHOWN = 200_000
+SHORTEST_REASON = 8
+LONGEST_REASON = 200
 
 
-@page()
+@page("GET", "POST")
 def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
     run = get_object_or_404(
         Run.objects.visible_to(request.user).select_related("deployment__team"), pk=_bigint(pk)
@@ -30,6 +37,8 @@ def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
     )
     if not uses:
         raise Http404
+    if uses[0].kind == sealed_text.KIND:
+        return _sealed(request, run, uses)
     broken, body = "", b""
     try:
         body = body_of(uses[0].evidence)
@@ -51,6 +60,35 @@ def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
         "broken": broken,
     }
     return render(request, "run/evidence.html", context, status=500 if broken else 200)
+
+
+def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpResponse:
+    """Length and digest; after a POST with a reason, the text, once."""
+    stored = uses[0].evidence
+    reason = foreign.query_text(request.POST.get("reason", "").strip(), LONGEST_REASON)
+    problem, text, status = "", "", 200
+    if request.method == "POST":
+        if len(reason) < SHORTEST_REASON:
+            problem, status = f"Say why, in at least {SHORTEST_REASON} characters.", 422
+        else:
+            try:
+                text = sealed_text.open_for(run=run, evidence=stored, reason=reason, actor=request.user)
+            except sealed_text.CannotOpen as fault:
+                problem, status = str(fault), 409
+    context = {
+        "section": "fleet",
+        "now": timezone.now(),
+        "run": run,
+        "uses": uses,
+        "stored": stored,
+        "opened": bool(text),
+        "text": text[:MOST_SHOWN],
+        "cut": max(0, len(text) - MOST_SHOWN),
+        "reason": reason,
+        "problem": problem,
+        "shortest": SHORTEST_REASON,
+    }
+    return render(request, "run/sealed.html", context, status=status)
 
 
 def _bigint(pk: int) -> int:
