@@ -15,7 +15,7 @@ import orjson
 from kvaudit.checks.asking import Stop
 from kvaudit.checks.session_api import Answer, Fill, SessionPlan, Step, fits, render_body, render_path
 from kvaudit.engines.generic import follow
-from kvaudit.targets import Credentials
+from kvaudit.targets import Credentials, Target
 from kvaudit.text.markers import Draw, seeded
 from kvaudit.transport import Client, Limits, TransportError, secrets_of
 from kvaudit.verdict import Evidence
@@ -198,3 +198,16 @@ def _captured(text: str, step: Step) -> dict[str, str]:
 
 def _nothing(name: str) -> str:
     raise KeyError(name)
+
+
+def session_for(
+    target: Target, *, stopped: Callable[[], str] = lambda: "", seed: int | None = None
+) -> tuple[SessionClient | None, str]:
+    """What `Audit.session` and `Audit.why_no_session` hold for this target: a wire (close it with
+    `aclose`), or None and the sentence that says what is missing. The first two tenants are A and B."""
+    if target.session is None:
+        return None, "The target does not describe a session API (session: in the fleet file)."
+    if len(target.tenants) < 2:
+        return None, "Two tenants with keys of their own are needed, to be the accounts A and B."
+    accounts = [(tenant.name, tenant.credentials) for tenant in target.tenants[:2]]
+    return SessionClient(target.session, accounts, draw=seeded(seed), stopped=stopped), ""

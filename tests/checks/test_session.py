@@ -24,7 +24,7 @@ from kvaudit.checks.session_api import (
 from kvaudit.checks.session_run import Find, SessionSeen
 from kvaudit.checks.session_verdict import judge_session, missing_parts
 from kvaudit.fleetfile import parse_fleet
-from kvaudit.prober.session_wire import SessionClient
+from kvaudit.prober.session_wire import SessionClient, session_for
 from kvaudit.readings import EngineFacts, read
 from kvaudit.targets import Target, from_deployment
 from kvaudit.text.markers import seeded
@@ -79,10 +79,12 @@ def wire(server: SessionServer, given: Target, **options: float) -> Wire:
 async def audited(
     *faults: str, given: Target | None = None, **options: float
 ) -> tuple[Result, SessionServer]:
-    async with serving_sessions(*faults, save_seconds=0.08) as server:
-        async with wire(server, given or target(server.url), **options) as way:
-            audit = Audit("game", [], session=way)
-            return SessionCheck().judge(await SessionCheck().observe(audit), audit), server
+    async with (
+        serving_sessions(*faults, save_seconds=0.08) as server,
+        wire(server, given or target(server.url), **options) as way,
+    ):
+        audit = Audit("game", [], session=way)
+        return SessionCheck().judge(await SessionCheck().observe(audit), audit), server
 
 
 @pytest.mark.parametrize(
@@ -185,10 +187,12 @@ async def test_reuse_that_nothing_tells_is_inconclusive() -> None:
 
 @in_loop
 async def test_reuse_follows_from_counts_where_slots_have_no_number() -> None:
-    async with serving_sessions() as server:
-        async with wire(server, target(server.url, FLEET_FILE.replace(", slot: /slot", ""))) as way:
-            audit = Audit("game", [], session=way)
-            result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
+    async with (
+        serving_sessions() as server,
+        wire(server, target(server.url, FLEET_FILE.replace(", slot: /slot", ""))) as way,
+    ):
+        audit = Audit("game", [], session=way)
+        result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
     assert result.verdict is Verdict.PASS, result.summary
     assert result.measures["reuse_told_by"] == "count"
     assert result.measures["reused_claims"] < result.measures["claims"]
@@ -243,11 +247,8 @@ FULL = SessionSeen(
 )
 
 
-def pool(capacity: int | None) -> EngineFacts:
-    found = (
-        unknown("GET /pool at /size: nothing is there") if capacity is None else read(capacity, "GET /pool")
-    )
-    return EngineFacts(engine="generic", pool=found)
+def pool(capacity: int) -> EngineFacts:
+    return EngineFacts(engine="generic", pool=read(capacity, "GET /pool"))
 
 
 def find(kind: str) -> Find:
@@ -365,3 +366,24 @@ def test_paths_that_no_step_may_have(path: str) -> None:
 def test_tokens_differ() -> None:
     draw = seeded(1)
     assert len({draw_token(draw) for _ in range(1000)}) == 1000
+
+
+@in_loop
+async def test_wire_of_a_target() -> None:
+    given = target("http://127.0.0.1:1")
+    way, why = session_for(given)
+    assert way is not None
+    assert why == ""
+    assert way.accounts == ("a", "b")
+    await way.aclose()
+    for lacking, said in (
+        (replace(given, session=None), "fleet file"),
+        (replace(given, tenants=given.tenants[:1]), "Two tenants"),
+    ):
+        way, why = session_for(lacking)
+        assert way is None
+        assert said in why
+        audit = Audit("game", [], session=way, why_no_session=why)
+        result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
+        assert result.verdict is Verdict.INCONCLUSIVE
+        assert said.lower() in result.summary.lower()
