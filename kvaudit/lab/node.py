@@ -10,17 +10,19 @@ import logging
 import random
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
 
 from kvaudit.lab.clock import Compute, now, wait, wall
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.limits import intake
 from kvaudit.lab.meters import Meters
 from kvaudit.lab.model import InductionModel, KVSequence
-from kvaudit.lab.pool import KVPool, Pages
+from kvaudit.lab.pool import KVPool, Pages, Tokens
 from kvaudit.lab.prefix_cache import Match, PrefixCache
 from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Request, text_of
 from kvaudit.lab.transfer import Fabric
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 
 STEPS = 8
 """Tokens decoded per turn of a request (SGLang: num_continuous_decode_steps)."""
+
+
+Attempt = Callable[[], "tuple[Match, Pages] | None"]
 
 
 class Trace(Protocol):
@@ -79,7 +84,7 @@ class Node:
         self.started = wall()
         self.allocation_seconds = round(time.perf_counter() - began, 6)
         self._gpu = asyncio.Lock()
-        self._waiting_for_pages: deque[tuple[int, asyncio.Future[Pages]]] = deque()
+        self._line: deque[tuple[Attempt, asyncio.Future[tuple[Match, Pages]]]] = deque()
         self._wedged: asyncio.Future[None] | None = None
 
     # --- limits (SGLang tp_worker.py: max_req_input_len = min(context, pool) - 6) ---
@@ -116,20 +121,39 @@ class Node:
     # --- pages ---
     async def reserve(self, count: int) -> Pages:
         """``count`` pages, waiting in line while the pool (and what the cache may give up) is short."""
-        if not self._waiting_for_pages:
-            pages = self._try_reserve(count)
-            if pages is not None:
-                return pages
-        turn: asyncio.Future[Pages] = asyncio.get_running_loop().create_future()
-        entry = (count, turn)
-        self._waiting_for_pages.append(entry)
+        _, pages = await self._in_line(lambda: self._attempt(None, "", count))
+        return pages
+
+    async def admit(self, tokens: Tokens, salt: str, count: int) -> tuple[Match, Pages]:
+        """The cached beginning of a prompt, locked, and fresh pages up to ``count`` in all. Whoever waits
+        in line holds nothing: two that each locked what the other needs would wait for ever."""
+        return await self._in_line(lambda: self._attempt(tokens, salt, count))
+
+    def _attempt(self, tokens: Tokens | None, salt: str, count: int) -> tuple[Match, Pages] | None:
+        match = Match([], np.empty(0, np.int32), []) if tokens is None else self.cache.match(tokens, salt)
+        pages = self._try_reserve(count - len(match.pages))
+        if pages is None:
+            self.cache.unlock(match)
+            return None
+        return match, pages
+
+    async def _in_line(self, attempt: Attempt) -> tuple[Match, Pages]:
+        if not self._line:
+            given = attempt()
+            if given is not None:
+                return given
+        turn: asyncio.Future[tuple[Match, Pages]] = asyncio.get_running_loop().create_future()
+        entry = (attempt, turn)
+        self._line.append(entry)
         try:
             return await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.release(turn.result())
-            elif entry in self._waiting_for_pages:
-                self._waiting_for_pages.remove(entry)
+                match, pages = turn.result()
+                self.cache.unlock(match)
+                self.release(pages)
+            elif entry in self._line:
+                self._line.remove(entry)
                 self._serve_line()
             raise
 
@@ -144,14 +168,14 @@ class Node:
         self._serve_line()
 
     def _serve_line(self) -> None:
-        while self._waiting_for_pages:
-            count, turn = self._waiting_for_pages[0]
+        while self._line:
+            attempt, turn = self._line[0]
             if not turn.done():
-                pages = self._try_reserve(count)
-                if pages is None:
+                given = attempt()
+                if given is None:
                     return
-                turn.set_result(pages)
-            self._waiting_for_pages.popleft()
+                turn.set_result(given)
+            self._line.popleft()
 
     # --- work shared by the roles ---
     @asynccontextmanager

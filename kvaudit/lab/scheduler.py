@@ -8,7 +8,7 @@ and attends over what it reserved.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,14 +28,12 @@ async def serve_alone(node: Node, request: Request) -> None:
         node.refuse(request, request.to_finish)
         return
     await node.wedge_if_due(request.prompt_tokens)
-    match = node.cache.match(request.input_ids, request.call.salt)
-    table: Pages | None = None
+    need = node.pool.pages_for(len(request.input_ids) + request.max_new_tokens)
+    async with node.stage("waiting"):
+        match, fresh = await node.admit(request.input_ids, request.call.salt, need)
+    table = np.concatenate([match.pages, fresh])
     computed = False
     try:
-        need = node.pool.pages_for(len(request.input_ids) + request.max_new_tokens)
-        async with node.stage("waiting"):
-            fresh = await node.reserve(need - len(match.pages))
-        table = np.concatenate([match.pages, fresh])
         first = await node.forward(request, table, match)
         computed = True
         row = Row(
@@ -52,12 +50,11 @@ async def serve_alone(node: Node, request: Request) -> None:
         await node.decode(row)
         node.note_end(request)
     finally:
+        spare = table[len(match.pages) :].tolist()
+        if computed:
+            spare = node.cache.insert(request.input_ids, request.call.salt, table, match)
         node.cache.unlock(match)
-        if table is not None:
-            spare = table[len(match.pages) :].tolist()
-            if computed:
-                spare = node.cache.insert(request.input_ids, request.call.salt, table, match)
-            node.release(spare)
+        node.release(spare)
 
 
 class UnifiedNode(Node):
@@ -77,7 +74,7 @@ class Loan:
     node: Node
     request: Request
     match: Match
-    table: Pages = field(default_factory=lambda: np.empty(0, np.int32))
+    table: Pages
     computed: bool = False
     writer: asyncio.Task[None] | None = None
     returned: bool = False
@@ -123,12 +120,15 @@ class PrefillNode(Node):
         await self.wedge_if_due(len(request.call.input_ids))
         if not await self._bootstrap(request, room):
             return
-        match = self.cache.match(request.input_ids, request.call.salt)
-        loan = Loan(self, request, match)
+        need = self.pool.pages_for(len(request.input_ids))
         try:
             async with self.stage("waiting"):
-                fresh = await self.reserve(self.pool.pages_for(len(request.input_ids)) - len(match.pages))
-            loan.table = np.concatenate([match.pages, fresh])
+                match, fresh = await self.admit(request.input_ids, request.call.salt, need)
+        except asyncio.CancelledError:
+            self.fabric.refuse(room, "KVTransferError: prefill aborted", 500)
+            raise
+        loan = Loan(self, request, match, np.concatenate([match.pages, fresh]))
+        try:
             first = await self.forward(request, loan.table, match)
             loan.computed = request.to_finish is None
             if self.faults.retire_aborted_result(request):
