@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
 from kvaudit.checks.asking import Limits, Outcome, Reply, Stop
-from kvaudit.engines.completion import Dialect, Mode, Said, Wish
+from kvaudit.engines.completion import Dialect, Mode, Wish
 from kvaudit.prober.replies import Gathered, Scribe, Seal, outcome_of
 from kvaudit.prober.spending import Spent, refuse_without_consent
 from kvaudit.prober.wire import Wire
@@ -291,12 +291,18 @@ class NetworkProber:
             ):
                 status = answer.status
                 if answer.is_event_stream:
-                    async for piece, at in _frames(answer, self.dialect):
-                        if piece is None:
-                            said.garbled = True
+                    read, add = self.dialect.said, said.add
+                    async for event in answer.events():
+                        payload = event.json()
+                        if payload is None:
+                            if event.done:
+                                break
+                            said.add_garbled(event.error)
                             continue
-                        said.add(piece)
-                        first = at if first is None and piece.text else first
+                        piece = read(payload)
+                        add(piece)
+                        if first is None and piece.text:
+                            first = event.seconds
                     complete = answer.done
                 else:
                     document = _json((await answer.read()).body)
@@ -400,18 +406,6 @@ async def _within(
 ) -> set[asyncio.Task[tuple[str, bool]]]:
     """Those of the tasks that end within a while."""
     return (await asyncio.wait(tasks, timeout=seconds))[0] if tasks else set()
-
-
-async def _frames(answer: Any, dialect: Dialect) -> AsyncIterator[tuple[Said | None, float]]:
-    """What each frame says and when it came; None for a frame that is no JSON."""
-    async for event in answer.events():
-        if event.done:
-            return
-        payload = event.json()
-        if payload is None:
-            yield (Said(error=event.error) if event.error else None), event.seconds
-        else:
-            yield dialect.said(payload), event.seconds
 
 
 def _json(body: bytes) -> Any:

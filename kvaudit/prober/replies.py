@@ -39,15 +39,28 @@ class Gathered:
     build: str = ""
     garbled: bool = False  # the answer, or a frame of it, is no JSON
 
+    def add_garbled(self, error: str) -> None:
+        """A frame that is no JSON: an error event in plain text, or garbage."""
+        if error:
+            self.error = self.error or error
+        else:
+            self.garbled = True
+
     def add(self, said: Said) -> None:
-        self.text = said.text if said.cumulative else self.text + said.text
-        self.error = self.error or said.error
-        self.code = said.code if self.code is None else self.code
-        for name in ("finish", "model", "build"):
-            setattr(self, name, getattr(said, name) or getattr(self, name))
-        for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
-            if getattr(said, name) is not None:
-                setattr(self, name, getattr(said, name))
+        if said.text or said.cumulative:
+            self.text = said.text if said.cumulative else self.text + said.text
+        if said.error or said.code is not None:
+            self.error = self.error or said.error
+            self.code = said.code if self.code is None else self.code
+        self.finish = said.finish or self.finish
+        self.model = said.model or self.model
+        self.build = said.build or self.build
+        if said.prompt_tokens is not None:
+            self.prompt_tokens = said.prompt_tokens
+        if said.completion_tokens is not None:
+            self.completion_tokens = said.completion_tokens
+        if said.cached_tokens is not None:
+            self.cached_tokens = said.cached_tokens
 
 
 def outcome_of(
@@ -111,7 +124,7 @@ class Scribe:
             "temperature": wish.temperature,
             "salted": wish.salt is not None,
             "stream": wish.stream,
-            "body_sha256": hashlib.sha256(call.body).hexdigest(),
+            **_named(call.body),
             "body_bytes": len(call.body),
         }
         response = {
@@ -155,6 +168,20 @@ class Scribe:
             digest = hashlib.sha256(sealed).hexdigest()
             items.append(Evidence("sealed", digest, source, sealed, "application/octet-stream"))
         return items
+
+
+WHOLE = 1_000_000
+"""Bytes up to which a body is hashed as a whole: hashing seven megabytes costs as much as sending them."""
+
+ENDS = 65_536
+
+
+def _named(body: bytes) -> dict[str, str]:
+    """A name for a request body: its SHA-256, of a long one that of its beginning and end, where all that is
+    not repeated frames stands."""
+    if len(body) <= WHOLE:
+        return {"body_sha256": hashlib.sha256(body).hexdigest()}
+    return {"body_ends_sha256": hashlib.sha256(body[:ENDS] + body[-ENDS:]).hexdigest()}
 
 
 def _document(kind: str, source: str, content: Mapping[str, Any]) -> Evidence:

@@ -11,7 +11,7 @@ import httpcore
 
 from kvaudit.transport.body import Decoder
 from kvaudit.transport.redaction import Redactor
-from kvaudit.transport.sse import Event, EventParser
+from kvaudit.transport.sse import SHORT, Event, EventParser
 from kvaudit.verdict import Evidence
 
 
@@ -72,6 +72,11 @@ class StreamedResponse:
         return self.content_type.lower().startswith("text/event-stream")
 
     async def _pieces(self) -> AsyncIterator[bytes]:
+        if self._decoder.plain:
+            async for chunk in self._response.aiter_stream():
+                self._decoder.count(chunk)
+                yield chunk
+            return
         async for chunk in self._response.aiter_stream():
             for piece in self._decoder.feed(chunk):
                 yield piece
@@ -97,14 +102,15 @@ class StreamedResponse:
     async def events(self) -> AsyncIterator[Event]:
         """The events of the stream, redacted, ``[DONE]`` included. Ends with the body or ``[DONE]``;
         `done` and `error` say how it went. The body cap applies to the whole stream."""
-        parser = EventParser()
+        parser, redact, clock = EventParser(), self._redactor.event, asyncio.get_running_loop().time
         async for piece in self._pieces():
-            for raw in parser.feed(piece, now() - self._began):
-                body, _ = self._redactor.body(raw.data.encode())
-                event = Event(body.decode(errors="replace"), raw.event, raw.id, raw.seconds)
-                self._note(event)
+            for raw in parser.feed(piece, clock() - self._began):
+                clean = redact(raw.data)
+                event = raw if clean is raw.data else Event(clean, raw.event, raw.id, raw.seconds)
+                if self.first_token is None or len(clean) < SHORT or not event.ordinary:
+                    self._note(event)
                 yield event
-                if event.done:
+                if self.done:
                     return
 
     def _note(self, event: Event) -> None:

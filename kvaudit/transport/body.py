@@ -31,6 +31,17 @@ class Decoder:
                 "a proxy in front of the engine is misconfigured."
             )
 
+    @property
+    def plain(self) -> bool:
+        """Whether bodies come as they are: every chunk is a piece."""
+        return self._stream is None
+
+    def count(self, chunk: bytes) -> None:
+        """Count a chunk that needs no decoding; `BodyTooLarge` as soon as the cap is passed."""
+        self._received += len(chunk)
+        if self._received > self._limit:
+            raise self._too_large()
+
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Decoded pieces of ``chunk``; `BodyTooLarge` as soon as the cap is passed."""
         self._received += len(chunk)

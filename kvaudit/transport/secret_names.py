@@ -74,6 +74,18 @@ _KEYWORDS = ("key", "token", "secret", "passw", "passphrase", "credential", "aut
 _NAME = re.compile(r"[\w.-]{3,100}")
 
 
+def may_name(lowered: str) -> bool:
+    """Whether any of the keywords is in a text in lower case. Spelled out: it is asked of every event."""
+    return (
+        "key" in lowered
+        or "token" in lowered
+        or "secret" in lowered
+        or "pass" in lowered
+        or "credential" in lowered
+        or "auth" in lowered
+    )
+
+
 def names_in(text: str) -> frozenset[str]:
     """The words of a text that would be names of secrets, as they are spelled there; linear in its length."""
     lowered = text.lower()

@@ -6,15 +6,19 @@ Engines put errors inside a 200 stream: as an ``error`` object or string, as a t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 DONE = "[DONE]"
+SHORT = 32  # characters: no longer data is taken for it, blanks included
 
 
-@dataclass(frozen=True, slots=True)
+_UNPARSED = object()
+
+
+@dataclass(slots=True)  # not frozen: a stream is thousands of them, and freezing doubles their cost
 class Event:
     """One event. ``seconds`` is the time since the request began to be sent, on a monotonic clock."""
 
@@ -22,21 +26,37 @@ class Event:
     event: str = ""
     id: str = ""
     seconds: float = 0.0
+    _parsed: Any = field(default=_UNPARSED, repr=False, compare=False)
 
     @property
     def done(self) -> bool:
-        return self.data.strip() == DONE
+        return len(self.data) < SHORT and self.data.strip() == DONE
 
     def json(self) -> Any:
-        """The parsed payload, or None when it is no JSON."""
-        try:
-            return orjson.loads(self.data)
-        except orjson.JSONDecodeError:
-            return None
+        """The parsed payload, or None when it is no JSON. Parsed once."""
+        if self._parsed is _UNPARSED:
+            try:
+                self._parsed = orjson.loads(self.data)
+            except orjson.JSONDecodeError:
+                self._parsed = None
+        return self._parsed
+
+    @property
+    def ordinary(self) -> bool:
+        """Whether no word of any error shape is in this event: true of nearly all."""
+        data = self.data
+        return not (self.event or '"error' in data or "abort" in data or "\\u" in data)
 
     @property
     def error(self) -> str:
         """The error that this event reports, as text; "" for ordinary events."""
+        if (
+            not self.event
+            and '"error' not in self.data
+            and "abort" not in self.data
+            and "\\u" not in self.data
+        ):
+            return ""  # most events by far: no word of any error shape is in them
         payload = self.json()
         if not isinstance(payload, dict):
             return self.data if self.event == "error" else ""
@@ -103,6 +123,14 @@ class EventParser:
         self._id = ""
 
     def feed(self, chunk: bytes, seconds: float = 0.0) -> list[Event]:
+        if (  # one whole event of a single data line, as most are
+            chunk[:6] == b"data: "
+            and chunk.find(b"\n") == len(chunk) - 2
+            and chunk[-1:] == b"\n"
+            and b"\r" not in chunk
+            and not (self._rest or self._data or self._event)
+        ):
+            return [Event(chunk[6:-2].decode(errors="replace"), "", self._id, seconds)]
         self._rest += chunk
         if self._first and len(self._rest) >= 3:
             self._rest = self._rest.removeprefix(b"\xef\xbb\xbf")
