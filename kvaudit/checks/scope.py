@@ -26,7 +26,7 @@ def routers(audit: Audit) -> tuple[NodeSeen, ...]:
 def unread(audit: Audit) -> tuple[str, ...]:
     """One sentence for each node that could not be read."""
     return tuple(
-        f"{node.name} could not be read: {node.problem or 'no answer was recorded'}"
+        f"{node.name} could not be read: {(node.problem or 'no answer was recorded').rstrip('.')}"
         for node in audit.nodes
         if node.facts is None
     )

@@ -14,10 +14,12 @@ from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.accounts.models import Team
 from kvaudit.accounts.services import team_slug
 from kvaudit.advisories.pins import parse_pin
+from kvaudit.fleet import session_plans
+from kvaudit.fleet.applying_tenants import apply_tenants, elsewhere
 from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
 from kvaudit.fleet.differences import Action, Difference, FieldDifference, between
 from kvaudit.fleet.filekeys import FileKeys, Refused
-from kvaudit.fleet.models import Consent, Deployment, Node, Pin, Tenant
+from kvaudit.fleet.models import Consent, Deployment, Node, Pin
 from kvaudit.fleet.reading import note_removal
 from kvaudit.fleet.services import close, replace_node
 from kvaudit.fleetfile import FleetDeployment, FleetNode
@@ -44,26 +46,26 @@ class Application:
                 self.described.line,
                 f"The slug {self.described.slug!r} must be lower-case letters, digits, - and _.",
             )
-        deployment, entry_before = self._deployment()
+        before = (self.found.entry, self.found.session) if self.found else None
+        deployment = self._deployment()
         self._nodes(deployment)
-        self._tenants(deployment, moved=not same_origin(entry_before, deployment.entry))
+        apply_tenants(self, deployment, moved=before is not None and elsewhere(*before, deployment))
         self._pins(deployment)
         self._consent(deployment)
         return deployment
 
     # The deployment itself
 
-    def _deployment(self) -> tuple[Deployment, str]:
+    def _deployment(self) -> Deployment:
         team = self._team()
         values = self._declared()
         if self.found is None:
             self._allowed("edit_fleet", team)
             deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values)
             said = {name: value for name, value in {"team": team.slug, **values}.items() if value}
-            self._differs("deployment", "", "added", between({}, said))
-            return deployment, deployment.entry
+            self.differs("deployment", "", "added", between({}, said))
+            return deployment
         deployment = self.found
-        entry_before = deployment.entry
         self._allowed("edit_fleet", deployment.team)
         if team.pk != deployment.team_id:
             self._allowed("edit_fleet", team)
@@ -78,8 +80,8 @@ class Application:
             deployment.team = team
             deployment.retired_at = None
             deployment.save()
-            self._differs("deployment", "", "changed", changed)
-        return deployment, entry_before
+            self.differs("deployment", "", "changed", changed)
+        return deployment
 
     def _team(self) -> Team:
         if not self.described.team:
@@ -103,7 +105,7 @@ class Application:
                 self.described.line, f"There is no team {slug}; an administrator must make it first."
             ) from None
         # Not through accounts' service: the ledger is written last, when every row is locked.
-        self._differs("team", slug, "added")
+        self.differs("team", slug, "added")
         return Team.objects.create(slug=slug, name=self.described.team)
 
     def _declared(self) -> dict[str, Any]:
@@ -114,6 +116,7 @@ class Application:
             "contact": each.contact,
             "engine": each.engine,
             "entry": each.entry,
+            "entry_sets_salts": each.entry_sets_salts,
             "model": each.model,
             "context": each.context,
             "edge_limit": each.edge_limit,
@@ -122,6 +125,7 @@ class Application:
             "conditions": dict(each.conditions),
             "components": dict(each.components),
             "windows": [window.as_json() for window in each.windows],
+            "session": session_plans.as_json(each.session),
         }
         if not self.partial or self.found is None:
             return values
@@ -143,7 +147,7 @@ class Application:
         Node.objects.bulk_create(added)
         for node in current.values():
             close(node, self.at)
-            self._differs("node", node.name, "removed", (FieldDifference("url", node.url, None),))
+            self.differs("node", node.name, "removed", (FieldDifference("url", node.url, None),))
         for node in () if added else current.values():
             note_removal(deployment=deployment, node=node, at=self.at)
 
@@ -151,7 +155,7 @@ class Application:
         values = self._node_values(each)
         shown = between({}, {name: value for name, value in values.items() if value})
         secret = (FieldDifference("headers", "", "set"),) if headers else ()
-        self._differs("node", each.name, "added", (*shown, *secret))
+        self.differs("node", each.name, "added", (*shown, *secret))
         return Node(
             deployment=deployment,
             name=each.name,
@@ -172,7 +176,7 @@ class Application:
             changed = (*changed, FieldDifference("headers", "", secret))
         if changed:
             replace_node(node=node, at=self.at, headers_sealed=sealed, **values)
-            self._differs("node", each.name, "changed", changed)
+            self.differs("node", each.name, "changed", changed)
 
     def _node_values(self, each: FleetNode) -> dict[str, Any]:
         return {
@@ -184,48 +188,6 @@ class Application:
             "client_key": each.client_key,
             "pointers": dict(each.pointers),
         }
-
-    # Tenants
-
-    def _tenants(self, deployment: Deployment, *, moved: bool) -> None:
-        current = {tenant.name: tenant for tenant in Tenant.objects.current().filter(deployment=deployment)}
-        for each in self.described.tenants:
-            headers = self.keys.named_in(each, f"tenant {each.name}")
-            tenant = current.pop(each.name, None)
-            if tenant is None:
-                Tenant.objects.create(
-                    deployment=deployment,
-                    name=each.name,
-                    valid_from=self.at,
-                    credential_sealed=seal_headers(headers),
-                    credential_set_at=self.at if headers else None,
-                )
-                secret = "set" if headers else ""
-                self._differs("tenant", each.name, "added", _secret_field("key", secret))
-            else:
-                self._tenant_key(tenant, headers, moved)
-            if not headers and not (tenant and tenant.credential_sealed):
-                self.keys.notes.append(
-                    f"{deployment.slug}: tenant {each.name} has no key yet; active checks wait for it."
-                )
-        for tenant in current.values():
-            if not self.partial:
-                tenant.credential_sealed = ""
-                tenant.save(update_fields=["credential_sealed"])
-                close(tenant, self.at)
-                self._differs("tenant", tenant.name, "removed")
-            elif moved:
-                self._tenant_key(tenant, (), moved)
-
-    def _tenant_key(self, tenant: Tenant, headers: Headers, moved: bool) -> None:
-        sealed, secret = self.keys.kept(
-            tenant.credential_sealed, headers, moved=moved, whose=f"tenant {tenant.name}"
-        )
-        if secret:
-            tenant.credential_sealed = sealed
-            tenant.credential_set_at = self.at if sealed else None
-            tenant.save(update_fields=["credential_sealed", "credential_set_at"])
-            self._differs("tenant", tenant.name, "changed", _secret_field("key", secret))
 
     # Pins and consent
 
@@ -250,10 +212,10 @@ class Application:
             )
             action: Action = "changed" if pin else "added"
             before = pin.specifier if pin else None
-            self._differs("pin", engine, action, (FieldDifference("range", before, specifier),))
+            self.differs("pin", engine, action, (FieldDifference("range", before, specifier),))
         for engine, pin in current.items():
             close(pin, self.at)
-            self._differs("pin", engine, "removed", (FieldDifference("range", pin.specifier, None),))
+            self.differs("pin", engine, "removed", (FieldDifference("range", pin.specifier, None),))
 
     def _consent(self, deployment: Deployment) -> None:
         current = Consent.objects.current().filter(deployment=deployment).first()
@@ -268,10 +230,10 @@ class Application:
                 else by,
                 reason=self.described.consent_reason[:500],
             )
-            self._differs("consent", "", "added")
+            self.differs("consent", "", "added")
         elif not self.described.consent and current is not None and not self.partial:
             close(current, self.at)
-            self._differs("consent", "", "removed")
+            self.differs("consent", "", "removed")
 
     # Small things
 
@@ -285,11 +247,5 @@ class Application:
                 f"You may not {what} {self.described.slug}: your role in its team does not allow it.",
             ) from None
 
-    def _differs(
-        self, what: str, name: str, action: Action, fields: tuple[FieldDifference, ...] = ()
-    ) -> None:
+    def differs(self, what: str, name: str, action: Action, fields: tuple[FieldDifference, ...] = ()) -> None:
         self.differences.append(Difference(self.described.slug, what, name, action, fields))
-
-
-def _secret_field(name: str, secret: str) -> tuple[FieldDifference, ...]:
-    return (FieldDifference(name, "", secret),) if secret else ()

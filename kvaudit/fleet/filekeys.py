@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kvaudit.fleet.credentials import BadHeaders, Headers, bearer, same_headers, seal_headers
+from kvaudit.accounts.sealing import SealBroken, seal, unseal
+from kvaudit.fleet.credentials import LONGEST_KEY, BadHeaders, Headers, bearer, same_headers, seal_headers
 from kvaudit.fleetfile import FleetNode, FleetTenant, Problem
 
 OWN_VARIABLES = re.compile(
-    r"(SECRET_KEY|ENCRYPTION_KEY|DATABASE_|BROKER_|EMAIL_|METRICS_TOKEN|KVAUDIT_ADMIN|DJANGO_)"
+    r"(SECRET_KEY|ENCRYPTION_KEY|SEAL_|DATABASE_|BROKER_|EMAIL_|METRICS_TOKEN|KVAUDIT_ADMIN|DJANGO_)"
 )
 """kvaudit's own secrets: a fleet file that names one asks to send it to an engine."""
 
@@ -55,6 +56,40 @@ class FileKeys:
             raise Refused(each.line, f"The key of {whose} cannot be sent: {problem}") from None
         return tuple(headers)
 
+    def salt_of(self, each: FleetTenant) -> str:
+        """The cache salt that the file names and the environment holds; "" keeps what is stored. Raises
+        `Refused`."""
+        if not each.salt_env:
+            return ""
+        whose = f"the salt of tenant {each.name}"
+        if OWN_VARIABLES.match(each.salt_env):
+            raise Refused(
+                each.line, f"{each.salt_env} belongs to kvaudit itself; {whose} needs a variable of its own."
+            )
+        value = "" if self.environment is None else self.environment.get(each.salt_env, "").strip()
+        if not value:
+            self.notes.append(
+                f"{self.slug}: {each.salt_env} for {whose} is not set; what is stored was kept."
+            )
+        elif len(value) > LONGEST_KEY or not value.isascii() or not value.isprintable():
+            raise Refused(
+                each.line,
+                f"The salt of tenant {each.name} must be printable ASCII, at most {LONGEST_KEY} long.",
+            )
+        return value
+
+    def kept_salt(self, sealed: str, each: FleetTenant, *, moved: bool) -> tuple[str, str]:
+        """(what to store, what to say). A salt that the file no longer names is removed, and so is one
+        that was entered for another origin."""
+        value = self.salt_of(each)
+        if value:
+            if sealed and _same(sealed, value):
+                return sealed, ""
+            return seal(value), "replaced" if sealed else "set"
+        if sealed and (moved or not each.salt_env):
+            return "", "removed"
+        return sealed, ""
+
     def kept(self, sealed: str, headers: Headers, *, moved: bool, whose: str) -> tuple[str, str]:
         """(what to store, what to say). Stored keys stay with the origin they were entered for."""
         if headers:
@@ -67,3 +102,11 @@ class FileKeys:
             )
             return "", "removed"
         return sealed, ""
+
+
+def _same(sealed: str, value: str) -> bool:
+    """A seal that cannot be opened counts as different."""
+    try:
+        return unseal(sealed) == value
+    except SealBroken:
+        return False

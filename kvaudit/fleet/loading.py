@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
-from kvaudit.accounts.sealing import SealBroken
+from kvaudit.accounts.sealing import SealBroken, unseal
 from kvaudit.advisories.pins import parse_pin
 from kvaudit.checks.contract import Rules
+from kvaudit.fleet import session_plans
 from kvaudit.fleet.credentials import open_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, NodeSnapshot, Pause, Pin, Tenant
 from kvaudit.readings import Fingerprint
@@ -55,6 +56,8 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
                 rules=_rules(each, pins),
                 complete=True,
                 consent=each.pk in consenting,
+                session=session_plans.from_json(each.session),
+                entry_sets_salts=each.entry_sets_salts,
             )
         except SealBroken as problem:
             broken[each.pk] = str(problem)
@@ -114,4 +117,5 @@ def _node(node: Node, deployment: Deployment) -> TargetNode:
 
 
 def _tenant(tenant: Tenant) -> TargetTenant:
-    return TargetTenant(tenant.name, Credentials(headers=open_headers(tenant.credential_sealed)))
+    credentials = Credentials(headers=open_headers(tenant.credential_sealed))
+    return TargetTenant(tenant.name, credentials, salt=unseal(tenant.salt_sealed))

@@ -28,7 +28,9 @@ class Deployment(models.Model):
     ``context``, ``edge_limit`` and ``disagg_buffer`` (what one prefill-to-decode transfer holds) are
     tokens, null where not declared. ``windows`` is the list of
     the fleet file; ``conditions`` maps advisory conditions to what the operator declared, and
-    ``components`` connectors and stores to their versions.
+    ``components`` connectors and stores to their versions. ``entry_sets_salts``: the entry overwrites
+    the cache salts that clients send. ``session`` describes a session API (`fleet.session_plans`), {} for
+    none.
     """
 
     slug = models.SlugField(max_length=100, unique=True)
@@ -37,6 +39,7 @@ class Deployment(models.Model):
     contact = models.CharField(max_length=300, blank=True)
     engine = models.CharField(max_length=40, default="auto")
     entry = models.CharField(max_length=500, blank=True)  # the URL that tenants use
+    entry_sets_salts = models.BooleanField(default=False)
     model = models.CharField(max_length=300, blank=True)
     context = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
     edge_limit = models.BigIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
@@ -45,6 +48,7 @@ class Deployment(models.Model):
     conditions = models.JSONField(default=dict, blank=True)
     components = models.JSONField(default=dict, blank=True)
     windows = models.JSONField(default=list, blank=True)
+    session = models.JSONField(default=dict, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     retired_at = models.DateTimeField(null=True, blank=True)
 
@@ -99,11 +103,13 @@ class Node(Interval):
 
 
 class Tenant(Interval):
-    """A customer of the deployment on whose behalf active checks ask. Its key is write-only."""
+    """A customer of the deployment on whose behalf active checks ask. Its key is write-only, and so is
+    the cache salt that it sends."""
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="tenants")
     name = models.CharField(max_length=300)
     credential_sealed = models.TextField(blank=True, editable=False)
+    salt_sealed = models.TextField(blank=True, editable=False)
     credential_set_at = models.DateTimeField(null=True, blank=True)
 
     objects = TenantQuerySet.as_manager()

@@ -30,7 +30,7 @@ LARGEST_TOKENS = 10**12
 SHORTEST_INTERVAL = 2
 LONGEST_TEXT = 300
 
-_SLUG = re.compile(r"^[a-z0-9]+(?:[-_.][a-z0-9]+)*$")
+_SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")  # what a URL of ours can hold
 _VARIABLE = re.compile(r"^[A-Z_][A-Z0-9_]{0,127}$")
 _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}$")
 _CLOCK = re.compile(r"^([01]\d|2[0-3]):[0-5]\d$")
@@ -61,7 +61,8 @@ def slug(value: object, name: str = "slug") -> str:
     text = plain_text(value, name, longest=100)
     if not _SLUG.match(text):
         raise Wrong(
-            f"{name} {text!r} must be lower-case letters, digits and single hyphens, like glm-5-prod."
+            f"{name} {text!r} must be lower-case letters and digits with single - or _ between them, like "
+            "glm-5-prod."
         )
     return text
 

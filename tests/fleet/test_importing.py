@@ -9,6 +9,7 @@ import pytest
 from kvaudit.fleet.importing import import_fleet
 from kvaudit.fleet.loading import load_target
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin, Tenant
+from kvaudit.fleetfile import parse_fleet
 from kvaudit.ledger.models import Entry
 from tests import factories
 
@@ -272,14 +273,70 @@ def test_every_field_of_a_file_reaches_the_checks() -> None:
     headroom: 1.5
     conditions: {pd: true}
     components: {lmcache: "0.4.1"}
+    entry_sets_salts: true
+    session:
+      url: https://gateway.example/sessions
+      wait: 30
+      without: [drop, late]
+      steps:
+        claim: {method: POST, path: /claim, body: {size: "{{size}}"}, capture: {id: /id}}
+        seed: {method: PUT, path: "/s/{{id}}", body: {text: "{{marker}}"}}
+        read: {method: GET, path: "/s/{{id}}"}
+        write: {method: PUT, path: "/s/{{id}}", body: {text: "{{marker}}"}}
+        end: {method: DELETE, path: "/s/{{id}}"}
     windows: [{days: [sun], from: "02:00", to: "05:00", zone: Europe/Berlin}]
     nodes:"""
     assert imported(FLEET.replace("    nodes:", more)).problems == ()
     deployment = Deployment.objects.get()
     rules = load_target(deployment).rules
     assert (rules.disagg_buffer, rules.edge_limit, rules.headroom) == (500_000, 600_000, 1.5)
+    target = load_target(deployment)
+    assert target.entry_sets_salts
+    assert target.session == parse_fleet(FLEET.replace("    nodes:", more)).deployments[0].session
+    assert target.session is not None
+    assert target.session.of("claim")[0].capture == (("id", "/id"),)
     assert (rules.conditions, rules.components) == ({"pd": True}, {"lmcache": "0.4.1"})
     assert deployment.windows == [{"days": ["sun"], "from": "02:00", "to": "05:00", "zone": "Europe/Berlin"}]
+
+
+SALTED = FLEET.replace("key_env: TENANT_A", "key_env: TENANT_A, salt_env: SALT_A")
+
+
+def salts() -> dict[str, str]:
+    return {tenant.name: tenant.salt for tenant in load_target(Deployment.objects.get()).tenants}
+
+
+def test_a_tenants_salt_follows_the_file_and_is_never_shown() -> None:
+    keys = {**KEYS, "SALT_A": "salt-of-a-1"}
+    imported(SALTED, keys=keys)
+    assert salts() == {"a": "salt-of-a-1", "b": ""}
+    assert imported(SALTED, keys=keys).differences == ()
+    outcome = imported(SALTED, keys={**KEYS, "SALT_A": "salt-of-a-2"})
+    assert lines(outcome) == ["glm-prod: tenant a changed (salt: - -> replaced)"]
+    dump = repr(outcome) + repr(list(Tenant.objects.values())) + repr(load_target(Deployment.objects.get()))
+    assert "salt-of-a" not in dump
+    kept = imported(SALTED, keys=KEYS)
+    assert salts()["a"] == "salt-of-a-2"
+    assert any("SALT_A" in note for note in kept.notes)
+    assert lines(imported()) == ["glm-prod: tenant a changed (salt: - -> removed)"]
+    assert salts()["a"] == ""
+
+
+def test_keys_are_not_sent_to_a_session_api_of_another_origin() -> None:
+    session = """\
+    session:
+      url: https://elsewhere.example
+      without: [drop, late]
+      steps:
+        claim: {method: POST, path: /claim, body: {size: "{{size}}"}, capture: {id: /id}}
+        seed: {method: PUT, path: "/s/{{id}}", body: {text: "{{marker}}"}}
+        read: {method: GET, path: "/s/{{id}}"}
+        write: {method: PUT, path: "/s/{{id}}", body: {text: "{{marker}}"}}
+        end: {method: DELETE, path: "/s/{{id}}"}
+    nodes:"""
+    imported()
+    imported(FLEET.replace("    nodes:", session), keys={})
+    assert load_target(Deployment.objects.get()).tenants == (), "entered for the gateway, not for it"
 
 
 def test_a_team_is_made_by_whoever_may_edit_the_whole_fleet() -> None:

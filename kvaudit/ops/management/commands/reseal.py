@@ -15,6 +15,7 @@ from kvaudit.notify.models import Channel
 SEALED: tuple[tuple[type[models.Model], str], ...] = (
     (Node, "headers_sealed"),
     (Tenant, "credential_sealed"),
+    (Tenant, "salt_sealed"),
     (Channel, "address_sealed"),
     (Channel, "secret_sealed"),
 )
