@@ -97,7 +97,8 @@ class Prefix:
         arms = _Arms(prober, seen)
         try:
             await arms.counts()
-            await arms.tiers()
+            if not _crossed(seen):  # what counts have shown needs no overflowing pool
+                await arms.tiers()
             await arms.responses()
             if not _crossed(seen):
                 await arms.times(LOOKS[0])
