@@ -34,15 +34,19 @@ class AssessedQuerySet(DeploymentQuerySet):
         return self.filter(Q(retired_at=None) | Q(retired_at__gt=when), created_at__lte=when)
 
     def standings(self, *, moment: datetime | None = None) -> Matrix:
-        """How every item stands for these deployments, now or at a past moment. Six queries, seven
+        """How every item stands for these deployments, now or at a past moment. Seven queries, eight
         where an item is only for one mode of serving, however many deployments."""
+        from kvaudit.accounts.models import Team
         from kvaudit.audits.models import CheckState, Overdue
         from kvaudit.checklists.models import Attestation, OwnItem, Waiver
 
         when = timezone.now() if moment is None else moment
-        deployments = list(self.select_related("team"))
+        deployments = list(self)
         ids = [each.pk for each in deployments]
-        teams = {each.team_id for each in deployments}
+        # A fleet has few teams: joined, each would be built again for every deployment.
+        teams = Team.objects.in_bulk({each.team_id for each in deployments})
+        for each in deployments:
+            each.team = teams[each.team_id]
         own: dict[int, list[Item]] = defaultdict(list)
         for row in OwnItem.objects.at(when).filter(team_id__in=teams).order_by("key", "team_id"):
             own[row.team_id].append(row.as_item())
@@ -88,7 +92,8 @@ class _Micros(models.Func):
 def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
     """Deployment -> check -> its states: tuples, since a fleet has thousands."""
     found: dict[int, dict[str, list[Says]]] = {}
-    rows = states.order_by("check_id", "node_id").values_list(
+    several: list[list[Says]] = []
+    rows = states.order_by().values_list(
         "deployment_id",
         "check_id",
         "verdict",
@@ -100,7 +105,14 @@ def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
         "run_id",
     )
     for says in map(Says._make, rows):
-        found.setdefault(says.deployment_id, {}).setdefault(says.check, []).append(says)
+        here = found.setdefault(says[0], {})
+        if says[1] in here:
+            here[says[1]].append(says)
+            several.append(here[says[1]])
+        else:
+            here[says[1]] = [says]
+    for group in several:  # states of nodes beside the deployment's own: always in one order
+        group.sort(key=lambda each: (each.since, each.run_id, each.verdict))
     return found
 
 

@@ -254,25 +254,28 @@ def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, crea
     began = [0, created_at, created_at, created_at]  # by rank
     worst, warn, leak, ends = 0, False, False, None
     for check in item.checks:
-        if check not in said:
+        states = said.get(check)
+        if states is None:
             missing.append(check)
             continue
-        for each in said[check]:
+        for each in states:
+            _, _, verdict, warned, _, begun, expires, _, _ = each
             says.append(each)
             # What nobody can read as a verdict is an error, as everywhere.
-            rank, begun = _RANK.get(each.verdict, 2), each.since
+            rank = _RANK.get(verdict, 2)
             if rank == 3 and each.leaks:
                 leak = True
-            if each.expires_at <= moment:
+            if expires <= moment:
                 expired.append(each)
-                rank, begun = 1, each.expires_at
-            elif ends is None or each.expires_at < ends:
-                ends = each.expires_at
-            warn = warn or each.warn
+                rank, begun = 1, expires
+            elif ends is None or expires < ends:
+                ends = expires
+            if warned:
+                warn = True
             if rank > worst:
                 worst, began[rank] = rank, begun
-            elif rank == worst:
-                began[rank] = max(began[rank], begun) if rank == 0 else min(began[rank], begun)
+            elif rank == worst and (begun > began[0] if rank == 0 else begun < began[rank]):
+                began[rank] = begun
     if worst <= 1 and (missing or not says):
         worst, began[1] = 1, created_at
     return Cell(

@@ -7,6 +7,7 @@ from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from kvaudit.checklists import options
@@ -23,8 +24,10 @@ class UntilField(forms.DateField):
 
     def clean(self, value: Any) -> Any:
         day: date | None = super().clean(value)
-        if day is None or day == date.max:
-            return day
+        if day is None:
+            return None
+        if day.year > 2_199:
+            raise ValidationError("Choose a sensible date.")
         return datetime.combine(day + timedelta(days=1), time(0), tzinfo=timezone.get_current_timezone())
 
 
