@@ -17,7 +17,7 @@ from kvaudit.accounts.access import can_somewhere
 from kvaudit.accounts.models import User
 from kvaudit.advisories.load import Advisory, shipped
 from kvaudit.audits.models import Result
-from kvaudit.audits.status import CheckNow, planned_checks, statuses
+from kvaudit.audits.status import CheckNow, DeploymentStatus, planned_checks, statuses
 from kvaudit.fleet.models import Deployment
 from kvaudit.incidents.document import Document, parse, parse_yaml
 from kvaudit.incidents.models import LibraryEntry
@@ -88,13 +88,28 @@ class Caught:
     why: str
 
 
-def would_have_caught(document: Document, deployments: Iterable[Deployment]) -> list[Caught]:
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Deployments with their status and planned checks, read once for all incidents and advisories."""
+
+    deployments: tuple[Deployment, ...]
+    status: Mapping[int, DeploymentStatus]
+    planned: Mapping[int, set[str]]
+
+
+def fleet_of(deployments: Iterable[Deployment]) -> Fleet:
+    """A fixed number of queries, however many deployments."""
+    wanted = tuple(deployments)
+    return Fleet(wanted, statuses(wanted), planned_checks(wanted))
+
+
+def would_have_caught(document: Document, fleet: Fleet) -> list[Caught]:
     """Answered from plans and last results, for each deployment. A check counts when a plan runs it and
     its last word is current; what has expired, never ran or ended in error catches nothing."""
-    wanted = list(deployments)
-    status = statuses(wanted)
-    planned = planned_checks(wanted)
-    return [_caught(document, each, status[each.pk].checks, planned[each.pk]) for each in wanted]
+    return [
+        _caught(document, each, fleet.status[each.pk].checks, fleet.planned[each.pk])
+        for each in fleet.deployments
+    ]
 
 
 def _caught(
@@ -144,13 +159,13 @@ class Matched:
 _SUREST = ("applies", "undecided", "possible")
 
 
-def advisories_with(deployments: Iterable[Deployment]) -> list[Matched]:
+def advisories_with(fleet: Fleet) -> list[Matched]:
     """Every advisory of the shipped set; those that apply somewhere first. One query for the results."""
-    wanted = {each.pk: each for each in deployments}
+    wanted = {each.pk: each for each in fleet.deployments}
     found: dict[str, list[tuple[Deployment, str]]] = {}
     ids = [
         status.checks["version"].result_id
-        for status in statuses(wanted.values()).values()
+        for status in fleet.status.values()
         if "version" in status.checks and status.checks["version"].result_id is not None
     ]
     for pk, builds in Result.objects.filter(pk__in=ids).values_list("deployment_id", "measures__builds"):

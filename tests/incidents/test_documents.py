@@ -189,7 +189,7 @@ def test_would_we_have_caught_this(verdicts, planned, expired, answer):
     if planned:
         a_plan(deployment, checks=["canary"])
     document = Document(id="x", title="x", caught_by=("canary",), prevented_by=("pool", "version"))
-    found = library.would_have_caught(document, [deployment])
+    found = library.would_have_caught(document, library.fleet_of([deployment]))
     assert [each.answer for each in found] == [answer]
     assert found[0].why
 
@@ -200,6 +200,6 @@ def test_advisories_with_the_deployments_they_match():
     known = advisories().advisories[0].id
     rows = [{"id": known, "outcome": "applies"}, {"id": "KVA-none", "outcome": "applies"}]
     stands(a_result(deployment, "version", "fail", measures={"builds": [{"advisories": rows}]}))
-    found = library.advisories_with([deployment])
+    found = library.advisories_with(library.fleet_of([deployment]))
     assert len(found) == len(advisories().advisories)
     assert (found[0].advisory.id, found[0].where) == (known, ((deployment, "applies"),))

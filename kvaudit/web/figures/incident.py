@@ -1,0 +1,59 @@
+"""The timeline of an incident: what people say, what the auditor recorded, the exposure window as a bar."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from kvaudit.incidents import chronicle
+from kvaudit.incidents.models import Incident, Quarantine, TimelineEvent
+from kvaudit.web.figures import events
+from kvaudit.web.figures.events import Mark, Span
+from kvaudit.web.figures.frame import Figure, Trace, Twin
+from kvaudit.web.figures.timeline import COLUMNS, build, table_rows
+
+PEOPLE, WINDOW, QUARANTINE, STATE = "people", "exposure window", "quarantine", "incident"
+
+
+def figure_of(incident: Incident) -> Figure:
+    """The place of the drawing, with every mark as a row."""
+    rows = table_rows(marks_of(incident))
+    return Figure(
+        name="incident",
+        title=f"Timeline of incident {incident.pk}",
+        sentence="What people say happened stands first; the auditor's own records are below it, a lane for each sort. "
+        "The bar of the exposure window runs from the last valid pass to the first fail.",
+        url=reverse("incident-figure", args=[incident.pk]),
+        twin=Twin(COLUMNS, rows),
+        empty="" if rows else "Nothing has been recorded or written yet.",
+    )
+
+
+def marks_of(incident: Incident) -> list[Mark]:
+    """Newest first: people's events and the system's."""
+    found = [
+        Mark(row.at, PEOPLE, row.confidence, f"{row.text} ({row.author})")
+        for row in TimelineEvent.objects.current().filter(incident=incident)
+    ]
+    for event in chronicle.events_of(incident):
+        href = reverse("run", args=[event.run_id]) if event.run_id else ""
+        found.append(Mark(event.at, event.sort, event.verdict or event.sort, event.text, href))
+    return sorted(found, key=lambda mark: mark.at, reverse=True)
+
+
+def draw(incident: Incident) -> tuple[list[Trace], dict[str, Any]]:
+    """Traces and layout."""
+    now = timezone.now()
+    end = incident.closed_at or now
+    marks = marks_of(incident)
+    spans = []
+    if incident.window_to is not None:
+        start = incident.window_from or incident.window_to - timedelta(minutes=1)
+        spans.append(Span(WINDOW, start, incident.window_to, "fail", "last valid pass to first fail"))
+    for held in Quarantine.objects.filter(incident=incident):
+        spans.append(Span(QUARANTINE, held.valid_from, held.valid_to, events.PAUSED, held.reason))
+    first = min([mark.at for mark in marks] + [span.start for span in spans], default=end)
+    return build(marks, spans, [], min(first, end - timedelta(hours=1)), end)

@@ -1,0 +1,127 @@
+"""Forms of the incident pages. Each checks shape; meaning is checked by the services."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from kvaudit.accounts.models import Team, User
+from kvaudit.incidents.models import Severity
+from kvaudit.incidents.narrative import Certainty, Confidence, Measure
+from kvaudit.incidents.postmortem import SECTIONS
+
+MARKDOWN = "Markdown. No HTML, no pictures."
+LARGEST_FILE = 1_000_000
+
+
+def _long(label: str, *, rows: int = 6, required: bool = False, help_text: str = MARKDOWN) -> forms.CharField:
+    return forms.CharField(
+        label=label,
+        required=required,
+        max_length=20_000,
+        widget=forms.Textarea(attrs={"rows": rows}),
+        help_text=help_text,
+        strip=True,
+    )
+
+
+class OpenForm(forms.Form):
+    """What a person reports."""
+
+    deployment = forms.ChoiceField()
+    title = forms.CharField(max_length=200)
+    severity = forms.ChoiceField(choices=Severity.choices, initial=Severity.HIGH)
+    affected_from = forms.IntegerField(
+        label="Shortest affected length", required=False, min_value=1, max_value=2**40, help_text="tokens"
+    )
+    summary = _long("What happened")
+    quarantine = forms.BooleanField(
+        required=False, label="Quarantine the deployment now: no gate lets it take traffic"
+    )
+
+    def __init__(self, *args: Any, slugs: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        field = self.fields["deployment"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(slug, slug) for slug in slugs]
+
+
+class SectionsForm(forms.Form):
+    """The texts of the postmortem."""
+
+    title = forms.CharField(max_length=200)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, heading in SECTIONS.items():
+            self.fields[name] = _long(heading, rows=8)
+
+
+class EventForm(forms.Form):
+    """One line of the timeline. The moment is in the viewer's zone unless it carries its own offset."""
+
+    at = forms.DateTimeField(
+        label="When",
+        help_text="2026-09-09 14:40 in your zone; where clocks change, write the offset: 2026-10-25T02:30+01:00.",
+    )
+    text = forms.CharField(label="What happened", max_length=4_000, widget=forms.Textarea(attrs={"rows": 3}))
+    source = forms.CharField(required=False, max_length=500, help_text="who says so")
+    confidence = forms.ChoiceField(choices=Confidence.choices)
+
+
+class ImpactForm(forms.Form):
+    measure = forms.ChoiceField(label="What", choices=Measure.choices)
+    certainty = forms.ChoiceField(choices=Certainty.choices, initial=Certainty.UNKNOWN)
+    statement = forms.CharField(max_length=500)
+    source = forms.CharField(required=False, max_length=500, help_text="a count, a log, a run")
+
+
+class CauseForm(forms.Form):
+    text = forms.CharField(label="Cause", max_length=4_000, widget=forms.Textarea(attrs={"rows": 3}))
+
+
+class ActionForm(forms.Form):
+    title = forms.CharField(label="What is to be done", max_length=300)
+    owner = forms.ModelChoiceField(queryset=User.objects.none(), to_field_name="username")
+    due = forms.DateField(widget=forms.DateInput(attrs={"type": "date"}))
+    enforced_by = forms.ChoiceField(
+        label="Enforced by", help_text="what fails if this is undone; it reopens the item by itself"
+    )
+
+    def __init__(self, *args: Any, team: Team, choices: list[tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        owner, enforced = self.fields["owner"], self.fields["enforced_by"]
+        assert isinstance(owner, forms.ModelChoiceField)
+        assert isinstance(enforced, forms.ChoiceField)
+        owner.queryset = User.objects.filter(is_active=True, memberships__team=team).order_by("username")
+        enforced.choices = choices
+
+
+class ReasonForm(forms.Form):
+    """An act that needs its reason."""
+
+    reason = forms.CharField(max_length=4_000, widget=forms.Textarea(attrs={"rows": 3}))
+
+
+class FixForm(forms.Form):
+    description = forms.CharField(
+        label="What was fixed",
+        max_length=4_000,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="Every test must begin after this. You may not upload the external result then.",
+    )
+
+
+class ResultForm(forms.Form):
+    """An external script's output. ``leaked`` is asked, never guessed from the file."""
+
+    file = forms.FileField(label="The script's whole output", help_text="kept under its SHA-256")
+    leaked = forms.ChoiceField(
+        label="What it shows", choices=[("", "choose"), ("no", "no leak any more"), ("yes", "still a leak")]
+    )
+    description = forms.CharField(label="Which script, run by whom, against what", max_length=1_000)
+
+
+class ImportForm(forms.Form):
+    file = forms.FileField(label="Incident file (YAML)", help_text="schema kvaudit.incident/1")

@@ -1,0 +1,176 @@
+"""Incidents: what happened, what do we do, when may it go back? The list, one incident, reporting one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from kvaudit.accounts.access import can, can_somewhere
+from kvaudit.accounts.models import User
+from kvaudit.fleet.models import Deployment
+from kvaudit.incidents import exporting, following, opening, postmortem
+from kvaudit.incidents.document import Document
+from kvaudit.incidents.models import Incident, Severity, State
+from kvaudit.incidents.moving import IncidentProblem
+from kvaudit.web import incident_forms as forms
+from kvaudit.web import prose
+from kvaudit.web.figures import incident as figures
+from kvaudit.web.figures.frame import answer
+from kvaudit.web.page import SignedIn, page, require
+from kvaudit.web.tables import incident as table
+
+NOT_YOURS = "Incidents are worked on by operators of the deployment's team."
+
+
+@page()
+def incidents(request: SignedIn) -> HttpResponse:
+    filters = table.Filters.from_query(request.GET)
+    context = {
+        "section": "incidents",
+        "now": timezone.now(),
+        "filters": filters,
+        "page": table.listed(request.user, filters),
+        "states": [("lasting", "not closed"), *State.choices],
+        "severities": Severity.choices,
+        "may_open": can_somewhere(request.user, "edit_incidents"),
+    }
+    return render(request, "incidents/incidents.html", context)
+
+
+@page("GET", "POST")
+def report(request: SignedIn) -> HttpResponse:
+    """Open one by hand."""
+    able = Deployment.objects.active().where_can(request.user, "edit_incidents").order_by("slug")
+    slugs = list(able.values_list("slug", flat=True))
+    if not slugs:
+        require(request.user, "edit_incidents", None, NOT_YOURS)
+    form = forms.OpenForm(
+        request.POST or None, slugs=slugs, initial={"deployment": request.GET.get("deployment", "")}
+    )
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        deployment = get_object_or_404(able.select_related("team"), slug=given.pop("deployment"))
+        try:
+            made = opening.open_by_hand(deployment=deployment, actor=request.user, **given)
+        except IncidentProblem as problem:
+            form.add_error(None, str(problem))
+        else:
+            return redirect("incident", made.pk)
+    status = 422 if request.method == "POST" else 200
+    return render(request, "incidents/report.html", {"section": "incidents", "form": form}, status=status)
+
+
+@page()
+def incident(request: SignedIn, pk: int) -> HttpResponse:
+    found = incident_or_404(request.user, pk)
+    team = found.deployment.team
+    may_edit = can(request.user, "edit_incidents", team)
+    context = {
+        "section": "incidents",
+        "now": timezone.now(),
+        "incident": found,
+        "shown": table.incident_page(found),
+        "figure": figures.figure_of(found),
+        "may_edit": may_edit and found.is_open,
+        "may_act": may_edit,
+        "may_quarantine": can(request.user, "quarantine", team),
+        "may_approve": can(request.user, "approve", team),
+        "may_run": can(request.user, "run_audits", team),
+        "event_form": forms.EventForm(prefix="event"),
+        "impact_form": forms.ImpactForm(prefix="impact"),
+        "cause_form": forms.CauseForm(prefix="cause"),
+        "action_form": forms.ActionForm(
+            prefix="action", team=team, choices=following.choices(found.deployment)
+        ),
+        "fix_form": forms.FixForm(prefix="fix"),
+        "result_form": forms.ResultForm(prefix="result"),
+    }
+    return render(request, "incidents/incident.html", context)
+
+
+@page("GET", "POST")
+def write(request: SignedIn, pk: int) -> HttpResponse:
+    """The texts of the postmortem, on a page of their own so that nothing typed is lost."""
+    found = incident_or_404(request.user, pk)
+    require(request.user, "edit_incidents", found.deployment.team, NOT_YOURS)
+    initial = {"title": found.title, **{name: getattr(found, name) for name in postmortem.SECTIONS}}
+    form = forms.SectionsForm(request.POST or None, initial=initial)
+    if request.method == "POST" and form.is_valid():
+        given = dict(form.cleaned_data)
+        try:
+            postmortem.write_sections(
+                incident=found, actor=request.user, title=given.pop("title"), texts=given
+            )
+        except IncidentProblem as problem:
+            form.add_error(None, str(problem))
+        else:
+            messages.success(request, "The postmortem is saved.")
+            return redirect("incident", pk)
+    status = 422 if request.method == "POST" else 200
+    context = {"section": "incidents", "form": form, "incident": found}
+    return render(request, "incidents/write.html", context, status=status)
+
+
+@page()
+def figure(request: SignedIn, pk: int) -> HttpResponse:
+    return answer(*figures.draw(incident_or_404(request.user, pk)))
+
+
+@page()
+def preview(request: SignedIn, pk: int) -> HttpResponse:
+    """The document as it would be handed on: whole for print, or public with internals removed."""
+    found = incident_or_404(request.user, pk)
+    is_public = request.GET.get("public") == "1"
+    document = exporting.public(found) if is_public else exporting.document_of(found)
+    text = exporting.to_markdown(document)
+    context = {
+        "section": "incidents",
+        "incident": found,
+        "public": is_public,
+        "html": prose.render(_without_folds(text)),
+        "removed": text.count(exporting.REMOVED),
+    }
+    return render(request, "incidents/preview.html", context)
+
+
+@page()
+def export(request: SignedIn, pk: int, kind: str) -> HttpResponse:
+    """Markdown, JSON or YAML; ``?public=1`` without internals."""
+    found = incident_or_404(request.user, pk)
+    is_public = request.GET.get("public") == "1"
+    document = exporting.public(found) if is_public else exporting.document_of(found)
+    name = f"incident-{found.pk}{'-public' if is_public else ''}"
+    return as_file(document, kind, name)
+
+
+WRITERS: Mapping[str, tuple[Callable[[Document], str], str]] = {
+    "md": (exporting.to_markdown, "text/markdown; charset=utf-8"),
+    "json": (exporting.to_json, "application/json"),
+    "yaml": (exporting.to_yaml, "application/yaml; charset=utf-8"),
+}
+
+
+def as_file(document: Document, kind: str, name: str) -> HttpResponse:
+    """The document as a download of this kind; 404 for any other."""
+    if kind not in WRITERS:
+        raise Http404
+    writer, content_type = WRITERS[kind]
+    response = HttpResponse(writer(document), content_type=content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}.{kind}"'
+    return response
+
+
+def incident_or_404(user: User, pk: int) -> Incident:
+    if pk > 2**63 - 1:
+        raise Http404
+    rows = Incident.objects.visible_to(user).select_related("deployment__team")
+    return get_object_or_404(rows, pk=pk)
+
+
+def _without_folds(markdown: str) -> str:
+    """GitHub folds with HTML, which our own rendering takes for text: a heading instead."""
+    return markdown.replace("<details><summary>", "### ").replace("</summary>", "").replace("</details>", "")
