@@ -23,7 +23,7 @@ from django.db import InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
 
 from kvaudit import runner
-from kvaudit.audits import claiming, live_markers, options, permitting, recording
+from kvaudit.audits import claiming, earlier_runs, live_markers, options, permitting, recording
 from kvaudit.audits.models import Kind
 from kvaudit.audits.recording import Finished, Observed
 from kvaudit.audits.work import Work, errors
@@ -162,6 +162,10 @@ class Desk:
     def _result(self, work: Work, result: Result, moment: datetime) -> None:
         measures, markers = live_markers.in_measures(dict(result.measures))
         work.planted += live_markers.unknown(markers, work.planted)
+        if result.check == "concurrency" and work.permission is not None:
+            measures["pooled"] = patiently(
+                lambda: earlier_runs.pooled(work.run.deployment, measures, work.changed_at)
+            )
         result = replace(result, measures=measures)
         unfinished = work.cut_short(result)
         observed = Observed(result, moment, unfinished=unfinished)

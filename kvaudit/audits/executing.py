@@ -10,6 +10,7 @@ from django.utils import timezone
 from kvaudit.audits import claiming, replaying, windows
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.desk import Desk
+from kvaudit.audits.earlier_runs import with_measures
 from kvaudit.audits.history import histories
 from kvaudit.audits.models import Kind, Run, RunState, Trigger
 from kvaudit.audits.permitting import permission_of
@@ -67,7 +68,10 @@ def _load(claims: Sequence[Claim]) -> list[Work]:
     for each in claims:
         run = runs[each.run_id]
         target = targets.get(run.deployment_id)
-        work = Work(each, run, target, known[run.deployment_id], rows[run.deployment_id], budget_of(run))
+        history = known[run.deployment_id]
+        if run.kind == Kind.ACTIVE:
+            history = with_measures(history, run.deployment)
+        work = Work(each, run, target, history, rows[run.deployment_id], budget_of(run))
         work.permission = permission_of(
             run, stopped=work.stopped, planted=work.planted.append, spent=work.spent
         )

@@ -59,6 +59,11 @@ class Work:
         return self.why
 
     @property
+    def changed_at(self) -> datetime | None:
+        """When the fingerprint last changed significantly."""
+        return None if self.history is None else self.history.fingerprint_changed_at
+
+    @property
     def tokens_spent(self) -> int:
         """Prompt tokens over all attempts."""
         return self.run.tokens_spent + self.spent.prompt_tokens

@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 CheckClass = TypeVar("CheckClass", bound=type[Any])
 
 PASSIVE = ("pool", "version", "drift", "exposure")
-ACTIVE = ("rejection", "coherence", "accounting", "canary", "prefill", "prefix")
+ACTIVE = ("accounting", "rejection", "coherence", "canary", "prefill", "prefix")
+"""The gentlest first, since the first verified hit ends a set."""
+
 MODULES = (*PASSIVE, *ACTIVE)
 
 _registered: dict[str, Any] = {}
