@@ -1,6 +1,7 @@
-"""Checklist items 1 to 5 and the checks that answer them, until checklists are data of their own.
+"""Items 1 to 5 of the shipped checklist as marks of a row: what the checks say, and when they last passed.
 
-The mapping is checks.md, "Checklist items": an item holds when every one of its checks holds.
+Attestations and waivers are not looked at here: the fleet page asks who is at risk, not who has leave.
+An item holds when every one of its checks holds.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.audits.status import CheckNow, DeploymentStatus
+from kvaudit.checklists.items import shipped
 from kvaudit.verdict import Verdict, roll_up
 
 
@@ -20,13 +22,7 @@ class Item:
     checks: tuple[str, ...]
 
 
-ITEMS = (
-    Item("1", "The pool holds the largest request, read from the running process", ("pool",)),
-    Item("2", "A rejected request ends before it allocates or transfers anything", ("rejection", "version")),
-    Item("3", "Both sides verify what was transferred", ("coherence", "accounting", "version")),
-    Item("4", "The failure path is tested on content", ("canary", "rejection", "coherence")),
-    Item("5", "The gate ran again after the last capacity change", ("drift",)),
-)
+ITEMS = tuple(Item(each.key, each.title, each.checks) for each in shipped().items if each.key.isdigit())
 
 
 @dataclass(frozen=True, slots=True)

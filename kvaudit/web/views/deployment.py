@@ -12,6 +12,7 @@ from django.utils import timezone
 from kvaudit.accounts.access import can
 from kvaudit.audits.models import Result
 from kvaudit.audits.status import DeploymentStatus
+from kvaudit.checklists.models import Assessed
 from kvaudit.web.figures import capacity, prefill, timeline
 from kvaudit.web.page import SignedIn, deployment_or_404, page
 from kvaudit.web.tables.capacity import capacity_of
@@ -37,6 +38,7 @@ def deployment(request: SignedIn, slug: str) -> HttpResponse:
         "now": timezone.now(),
         "shown": shown,
         "deployment": found,
+        "checklist": Assessed.objects.filter(pk=found.pk).standings().rows[0],
         "timeline": timeline.figure_of(found),
         "capacity": capacity_of(_pool_measures(shown.status)),
         "capacity_figure": capacity.figure_of(found),
