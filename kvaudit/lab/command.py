@@ -1,4 +1,4 @@
-"""``kvaudit lab serve | faults | matrix | fleet``."""
+"""``kvaudit lab serve | faults | matrix | fleet | story``."""
 
 from __future__ import annotations
 
@@ -71,6 +71,14 @@ def _parser() -> argparse.ArgumentParser:
     fleet.add_argument("--state", required=True, metavar="DIR", help="where fleet.json and keys are written")
     fleet.add_argument("--json", action="store_true", help="print one line: the fleet and its key file")
     fleet.set_defaults(run=_fleet)
+
+    story = commands.add_parser(
+        "story", help="mend the leaking deployment of a running `make up`, prove it, and close its incident"
+    )
+    story.add_argument(
+        "--state", metavar="DIR", default="", help="folder of the running product (KVAUDIT_STATE)"
+    )
+    story.set_defaults(run=_story)
     return parser
 
 
@@ -154,6 +162,12 @@ def _matrix(chosen: argparse.Namespace) -> int:
     from kvaudit.lab.matrix import command
 
     return command(chosen.fault, chosen.check, as_json=chosen.json)
+
+
+def _story(chosen: argparse.Namespace) -> int:
+    from kvaudit.lab.story import command
+
+    return command(["--state", chosen.state] if chosen.state else [])
 
 
 def _fleet(chosen: argparse.Namespace) -> int:

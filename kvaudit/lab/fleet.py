@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from kvaudit.lab.story import follow
 
 if TYPE_CHECKING:
     from kvaudit.lab.serve import Running
@@ -90,11 +92,27 @@ async def _serve(state: Path, as_json: bool) -> None:
     ports_file, fleet_path = state / "ports.json", state / "fleet.json"
     ports = _remembered(ports_file)
     running: dict[str, Running] = {}
-    traffic: list[asyncio.Task[None]] = []
+    traffic: dict[str, asyncio.Task[None]] = {}
+    following: asyncio.Task[None] | None = None
+
+    async def start(demo: Demo, fault: str, ports: Sequence[int]) -> dict[str, Any]:
+        config = LabConfig(node_key=ENVIRONMENT["KVAUDIT_LAB_NODE"] if demo.node_key else "")
+        running[demo.slug] = await serve(config, [fault], ports=ports)
+        return running[demo.slug].described()
+
+    async def restart(slug: str, fault: str) -> dict[str, Any]:
+        demo = next(each for each in DEMOS if each.slug == slug)
+        before = running[slug]
+        traffic[slug].cancel()
+        await asyncio.gather(traffic[slug], return_exceptions=True)
+        await before.stop()
+        described = await start(demo, fault, before.ports)
+        traffic[slug] = asyncio.ensure_future(_traffic(running[slug]))
+        return described
+
     try:
         for demo in DEMOS:
-            config = LabConfig(node_key=ENVIRONMENT["KVAUDIT_LAB_NODE"] if demo.node_key else "")
-            running[demo.slug] = await serve(config, [demo.fault], ports=ports.get(demo.slug, ()))
+            await start(demo, demo.fault, ports.get(demo.slug, ()))
         described = {slug: each.described() for slug, each in running.items()}
         document = fleet_file(described)
         fleet_path.write_text(json.dumps(document, indent=1))
@@ -109,12 +127,14 @@ async def _serve(state: Path, as_json: bool) -> None:
                     f"{slug:<13} {about['engine']} {about['version']} {about['faults']:<16} {about['entry']}"
                 )
             print(f"fleet file {fleet_path}; Ctrl-C stops it.", flush=True)
-        traffic = [asyncio.ensure_future(_traffic(each)) for each in running.values()]
+        traffic.update({slug: asyncio.ensure_future(_traffic(each)) for slug, each in running.items()})
+        following = asyncio.ensure_future(follow(state, restart))
         await until_stopped()
     finally:
-        for task in traffic:
+        tasks = [*traffic.values(), *([following] if following else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*traffic, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for each in running.values():
             await each.stop()
 
