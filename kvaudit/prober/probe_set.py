@@ -14,6 +14,7 @@ from kvaudit import checks as registry
 from kvaudit.checks.asking import Stop
 from kvaudit.checks.contract import Audit, NodeSeen
 from kvaudit.prober.network import CannotAsk, NetworkProber
+from kvaudit.prober.session_wire import session_for
 from kvaudit.prober.setup import Permission, prober_for
 from kvaudit.readings import Fingerprint, diff, fingerprint
 from kvaudit.targets import Target
@@ -52,6 +53,8 @@ class ProbeSet:
         """Observe and judge one active check, then look after the target."""
         if self._ended:
             return _not_asked(check_id, self._ended)
+        if check_id == "session":
+            return await self._session(audit)
         if self._prober is None and not self._why_not:
             await self._open(audit.nodes)
         check = registry.get(check_id)
@@ -63,6 +66,21 @@ class ProbeSet:
         self._prober.spent.begin()
         result = check.judge(await check.observe(asked), asked)
         return await self._look_after(check_id, result)
+
+    async def _session(self, audit: Audit) -> Result:
+        """The check that asks no model: its wire goes to the declared session API."""
+        check = registry.get("session")
+        permission = self._permission
+        wire, why_not = session_for(self._target, stopped=permission.stopped, seed=permission.seed)
+        asked = replace(audit, session=wire, why_no_session=why_not)
+        try:
+            result: Result = check.judge(await check.observe(asked), asked)
+        finally:
+            if wire is not None:
+                await wire.aclose()
+        if result.verdict is Verdict.FAIL and result.severity in HARM:
+            self._ended = f"The check session failed ({result.severity}), which ends the set."
+        return result
 
     async def _open(self, nodes: Sequence[NodeSeen]) -> None:
         self._denied = False

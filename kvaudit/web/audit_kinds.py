@@ -12,7 +12,8 @@ _KEYS = {"none": 0, "one tenant": 1, "two tenants": 2}
 
 
 def able_active(deployment: Deployment, missing: Sequence[Missing] | None = None) -> list[str]:
-    """Active checks that nothing keeps from running here: keys and consent are there.
+    """Active checks that nothing keeps from running here: keys and consent are there, and they need not
+    be asked for by name.
 
     ``missing`` is what `missing_for` says, where the caller has asked already.
     """
@@ -21,5 +22,7 @@ def able_active(deployment: Deployment, missing: Sequence[Missing] | None = None
     kept_back = {each.check for each in (missing_for(deployment) if missing is None else missing)}
     keys = Tenant.objects.current().filter(deployment=deployment).exclude(credential_sealed="").count()
     return [
-        check for check in checks.ACTIVE if check not in kept_back and _KEYS[checks.get(check).needs] <= keys
+        check
+        for check in checks.ACTIVE
+        if check not in checks.OPT_IN and check not in kept_back and _KEYS[checks.get(check).needs] <= keys
     ]
