@@ -40,7 +40,8 @@
     const layout = coloured(figure.source.layout, style);
     layout.autosize = true;
     layout.showlegend = false;
-    layout.uirevision = "kept"; // a redraw keeps the zoom
+    const zoomed = figure.plot._fullLayout?.xaxis.range; // a redraw keeps the zoom
+    if (zoomed) Object.assign(layout.xaxis, { range: [...zoomed], autorange: false });
     layout.font = { family: getComputedStyle(document.body).fontFamily, ...layout.font };
     layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
     return [coloured(figure.source.data, style), layout];
@@ -51,6 +52,7 @@
     data.forEach((trace) => { if (figure.hidden.has(groupOf(trace))) trace.visible = false; });
     legend(figure, data);
     await Plotly.react(figure.plot, data, layout, CONFIG);
+    figure.element.dataset.drawn = String((Number(figure.element.dataset.drawn) || 0) + 1);
   };
 
   // The legend: buttons with words, so that kinds can be hidden from the keyboard too. plotly's own takes
@@ -205,7 +207,8 @@
       const half = (to - from) / 2;
       await setRange(figure, [mark.at - half, mark.at + half]);
     }
-    Plotly.Fx.hover(figure.plot, [{ curveNumber: mark.curve, pointNumber: mark.point }]);
+    const { xaxis = "x", yaxis = "y" } = figure.source.data[mark.curve];
+    Plotly.Fx.hover(figure.plot, [{ curveNumber: mark.curve, pointNumber: mark.point }], [xaxis + yaxis]);
     figure.status.textContent = plain(mark.text);
   };
 
@@ -244,7 +247,7 @@
   };
 
   const ready = (figure) => {
-    const { plot, element } = figure;
+    const { plot } = figure;
     figure.marks = marksOf(figure);
     figure.cursor = -1;
     figure.status = document.createElement("p");
@@ -260,7 +263,6 @@
     plot.on("plotly_click", ({ points }) => open(points[0]?.customdata));
     plot.on("plotly_hover", ({ points }) => plot.classList.toggle("plot-link", Boolean(points[0]?.customdata)));
     plot.on("plotly_unhover", () => plot.classList.remove("plot-link"));
-    element.dataset.drawn = "true";
   };
 
   const show = async (figure) => {
@@ -273,9 +275,7 @@
       figure.legend.className = "figure-legend";
       figure.legend.setAttribute("aria-label", "Kinds of marks, shown or hidden");
       figure.plot.before(figure.legend);
-      const began = performance.now();
       await draw(figure);
-      figure.element.dataset.milliseconds = Math.round(performance.now() - began);
       ready(figure);
       figures.push(figure);
     } catch (fault) {

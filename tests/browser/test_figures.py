@@ -3,32 +3,230 @@ right in both schemes, and with a table that says the same."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from kvaudit.audits.models import Run
 from tests.browser.test_pages import _axe
 from tests.factories import a_team
-from tests.web.figures import history
+from tests.web import scene
+from tests.web.figures import history, measured
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TIMELINE = "#figure-timeline"
+FIGURES = (TIMELINE, "#figure-capacity", "#figure-prefill")
+PLOT = f"{TIMELINE} [data-plot]"
+
+
+@pytest.fixture
+def past() -> Any:
+    return history.a_past("chat-past", team=a_team("platform"), changes=48)
 
 
 def drawn(page: Any, name: str = TIMELINE) -> Any:
     figure = page.locator(name)
     figure.scroll_into_view_if_needed()
-    expect(page.locator(f"{name}[data-drawn]")).to_be_visible(timeout=15_000)
+    expect(page.locator(f"{name}[data-drawn]")).to_be_visible(timeout=20_000)
     return figure
 
 
-def test_the_timeline_is_drawn_within_the_policy(visit):
-    history.a_past("chat-past", team=a_team("platform"))
+def shown_range(page: Any) -> list[float]:
+    return page.evaluate(
+        f"(() => {{ const axis = document.querySelector('{PLOT}')._fullLayout.xaxis;"
+        " return axis.range.map((end) => axis.r2l(end)); })()"
+    )
+
+
+def paper(page: Any) -> str:
+    return page.evaluate(f"document.querySelector('{PLOT}')._fullLayout.paper_bgcolor")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_figure_is_drawn_within_the_policy_and_accessible(visit, past, scheme):
+    visitor = visit(color_scheme=scheme)
+    page = visitor.go("/d/chat-past/")
+    for name in FIGURES:
+        drawn(page, name)
+    assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 48 + 3 + 0
+    assert _axe(page) == []
+    assert visitor.complaints == []
+
+
+def test_a_figure_follows_the_scheme_and_keeps_its_zoom(visit, past):
+    visitor = visit(color_scheme="light")
+    page = visitor.go("/d/chat-past/")
+    drawn(page)
+    page.get_by_role("group", name="Tools of Timeline").get_by_role("button", name="Zoom in").click()
+    before = shown_range(page)
+    assert paper(page) == "#ffffff"
+    page.emulate_media(color_scheme="dark")
+    expect(page.locator(f"{TIMELINE}[data-drawn='2']")).to_be_visible()
+    assert paper(page) == "#1c2025"
+    assert shown_range(page) == before
+    assert visitor.complaints == []
+
+
+def test_it_is_used_from_the_keyboard_alone(visit, past):
+    visitor = visit()
+    page = visitor.go("/d/chat-past/")
+    drawn(page)
+    plot = page.locator(PLOT)
+    plot.focus()
+    said = page.locator(f"{TIMELINE} [role=status]")
+    page.keyboard.press("End")
+    expect(said).to_contain_text(re.compile("Opens what it comes from"))
+    last = said.text_content()
+    page.keyboard.press("ArrowLeft")
+    expect(said).not_to_have_text(last)
+    page.keyboard.press("Home")
+    expect(said).to_contain_text("pool: pass")
+    expect(page.locator(f"{TIMELINE} .hoverlayer .hovertext")).to_be_visible()
+    everything = shown_range(page)
+    page.keyboard.press("+")
+    page.wait_for_timeout(100)
+    zoomed = shown_range(page)
+    assert zoomed[1] - zoomed[0] < (everything[1] - everything[0]) * 0.6
+    page.keyboard.press("0")
+    page.wait_for_timeout(100)
+    assert shown_range(page) == everything
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name=re.compile("^Run "))).to_be_visible()
+    assert visitor.complaints == []
+
+
+def test_a_click_on_a_mark_opens_its_run(visit, past):
+    visitor = visit()
+    page = visitor.go("/d/chat-past/")
+    drawn(page)
+    mark = page.locator(f"{TIMELINE} .scatterlayer .point").first
+    box = mark.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator(f"{TIMELINE} .hoverlayer .hovertext")).to_be_visible()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page).to_have_url(re.compile(r"/runs/\d+/$"))
+    assert visitor.complaints == []
+
+
+def test_dragging_zooms_and_a_double_click_shows_everything(visit, past):
+    visitor = visit()
+    page = visitor.go("/d/chat-past/")
+    drawn(page)
+    everything = shown_range(page)
+    area = page.locator(f"{TIMELINE} .nsewdrag").first.bounding_box()
+    y = area["y"] + area["height"] - 4
+    page.mouse.move(area["x"] + 100, y)
+    page.mouse.down()
+    page.mouse.move(area["x"] + 300, y, steps=5)
+    page.mouse.up()
+    page.wait_for_timeout(300)
+    assert shown_range(page)[1] < everything[1]
+    page.mouse.dblclick(area["x"] + 200, y)
+    page.wait_for_timeout(500)
+    assert shown_range(page) == everything
+    assert visitor.complaints == []
+
+
+def test_kinds_are_hidden_by_buttons(visit, past):
+    page = visit().go("/d/chat-past/")
+    figure = drawn(page)
+    points = figure.locator(".scatterlayer .point")
+    before = points.count()
+    button = figure.get_by_role("button", name="pass", exact=True)
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(figure.get_by_role("button", name="pass", exact=True)).to_have_attribute("aria-pressed", "false")
+    expect(figure.get_by_role("button", name="pass", exact=True)).to_be_focused()
+    expect(points).not_to_have_count(before)
+    page.keyboard.press("Enter")
+    expect(points).to_have_count(before)
+
+
+def test_a_figure_is_saved_as_a_picture(visit, past):
     visitor = visit()
     page = visitor.go("/d/chat-past/")
     figure = drawn(page)
+    with page.expect_download() as saved:
+        figure.get_by_role("button", name="Save as a picture").click()
+    assert saved.value.suggested_filename == "figure-timeline.png"
+    assert [each for each in visitor.complaints if "blob:" not in each] == []
+
+
+def test_five_thousand_marks_are_drawn_in_under_a_second(visit):
+    history.a_past(
+        "chat-busy", team=a_team("platform"), changes=5_000,
+        windows=[{"days": [], "from": "22:00", "to": "06:00", "zone": "UTC"}],
+    )  # fmt: skip
+    visitor = visit()
+    page = visitor.page
+    meter = page.context.new_cdp_session(page)
+    # Processor time of the page's own thread: other work on the machine must not count.
+    meter.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent() -> float:
+        metrics = meter.send("Performance.getMetrics")["metrics"]
+        return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+
+    visitor.go("/d/chat-busy/")
+    drawn(page)
+    assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 5_003
+    began = spent()
+    page.emulate_media(color_scheme="dark")  # draws everything anew
+    expect(page.locator(f"{TIMELINE}[data-drawn='2']")).to_be_visible(timeout=20_000)
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert spent() - began < 1.0
+    began = spent()
+    page.locator(PLOT).press("+")
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert spent() - began < 1.0
     assert visitor.complaints == []
-    assert figure.locator(".scatterlayer .point").count() > 60
+
+
+def test_without_javascript_the_table_says_the_same(visit, past):
+    page = visit(java_script_enabled=False).go("/d/chat-past/")
+    figure = page.locator(TIMELINE)
+    figure.get_by_text("As a table").click()
+    assert figure.get_by_role("row").count() == 31
+    figure.get_by_role("link", name="All rows").click()
+    expect(page.get_by_role("heading", name="Everything that changed")).to_be_visible()
+    assert page.get_by_role("row").count() == 48 + 3 + 1
+    assert page.get_by_role("link", name=re.compile(r"^run \d+")).count() == 48
+
+
+def test_a_figure_that_cannot_be_loaded_says_so_and_unfolds_its_table(visit, past):
+    visitor = visit()
+    visitor.page.route("**/figures/timeline/", lambda route: route.fulfill(status=500))
+    page = visitor.go("/d/chat-past/")
+    figure = page.locator(TIMELINE)
+    expect(figure.get_by_role("alert")).to_contain_text("could not be loaded")
+    expect(figure.get_by_role("table")).to_be_visible()
     assert _axe(page) == []
+
+
+@pytest.mark.parametrize("width", [360, 2_560])
+def test_nothing_scrolls_sideways(visit, past, width):
+    visitor = visit(viewport={"width": width, "height": 900})
+    page = visitor.go("/d/chat-past/")
+    for name in FIGURES:
+        drawn(page, name)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.goto(visitor.base + "/d/chat-past/events/")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_strip_and_matrix_are_accessible(visit, scheme):
+    deployment = scene.a_pair("chat-large", team=a_team("platform"))
+    run: Run = scene.a_run(deployment, {"rejection": "fail", "canary": "fail"})
+    run.results.filter(check_id="rejection").update(measures=measured.REJECTION)
+    run.results.filter(check_id="canary").update(measures=measured.canary())
+    visitor = visit(color_scheme=scheme)
+    page = visitor.go(f"/runs/{run.pk}/")
+    expect(page.get_by_role("img", name=re.compile("^N is 681,274 tokens"))).to_be_visible()
+    page.get_by_text("As a table (6 lengths)").click()
+    expect(page.get_by_role("cell", name="7, 8, 19, 20, 13,007, 13,019")).to_be_visible()
+    assert _axe(page) == []
+    assert visitor.complaints == []

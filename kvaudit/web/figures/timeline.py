@@ -26,8 +26,8 @@ ROWS = 30
 
 LANE_PIXELS = 30
 DENSE = 800
-SPEAKING_SPANS = 500
-"""Bars of a kind that still speak under the pointer: above, the marks at their beginnings do."""
+LINES = 500
+"""Bars of a kind that are drawn as lines; more become one filled path."""
 OTHER_LANES = (
     events.CAPACITY,
     events.VERSION,
@@ -194,8 +194,9 @@ def _bands(windows: Sequence[tuple[datetime, datetime]]) -> Trace:
 def _bars(
     kind: str, spans: Sequence[Span], heights: Mapping[str, int], start: datetime, now: datetime
 ) -> Trace:
-    """All spans of a kind. Few are lines that speak under the pointer; many are one filled path, since
-    plotly draws a path of its own for every piece of a broken line."""
+    """All spans of a kind. Few are lines; many are one filled path, since plotly draws a path of its own for
+    every piece of a broken line. Only pauses speak under the pointer: the other bars begin at a mark, and
+    would take the pointer and the click from it."""
     colour, width, dash = BARS.get(kind, OTHER_BAR)
     shown = [span for span in spans if (span.end or now) >= start]
     common: Trace = {
@@ -205,9 +206,12 @@ def _bars(
         "yaxis": "y2",
     }
     ends = [(local(max(span.start, start)), local(span.end or now), heights[span.lane]) for span in shown]
-    if len(shown) > SPEAKING_SPANS:
+    if len(shown) > LINES:
         return {**common, **_filled(ends, width / LANE_PIXELS / 2, colour)}
-    texts = [said(f"{span.lane}: {kind}", _held(span), span.text) for span in shown]
+    speaking: Trace = {"hoverinfo": "skip"}
+    if kind == events.PAUSED:
+        texts = [said(f"{span.lane}: {kind}", _held(span), span.text) for span in shown]
+        speaking = {"hoverinfo": "text", "hovertext": [each for text in texts for each in (text, text, "")]}
     return {
         **common,
         "type": "scatter",
@@ -215,8 +219,7 @@ def _bars(
         "y": [y for _, _, height in ends for y in (height, height, None)],
         "mode": "lines",
         "line": {"color": colour, "width": width, "dash": dash},
-        "hoverinfo": "text",
-        "hovertext": [each for text in texts for each in (text, text, "")],
+        **speaking,
     }
 
 

@@ -53,7 +53,12 @@ def test_bars_are_broken_between_spans_and_open_ones_end_now():
     bar = trace(built([], spans)[0], "pass", "lines")
     assert bar["x"] == [frame.local(NOW - 9 * HOUR), frame.local(NOW - 8 * HOUR), None,
                         frame.local(NOW - 2 * HOUR), frame.local(NOW), None]  # fmt: skip
-    assert bar["hovertext"][3].endswith("to now")
+    assert bar["hoverinfo"] == "skip"  # the marks at their beginnings speak and are clicked
+
+
+def test_a_pause_says_who_and_why():
+    (bar,) = built([], [Span(events.PAUSED, NOW - 9 * HOUR, None, events.PAUSED, "by Ada: load test")])[0]
+    assert bar["hovertext"][0].endswith("to now<br>by Ada: load test")
 
 
 def test_what_ended_before_the_drawing_begins_is_left_out():
@@ -64,7 +69,7 @@ def test_what_ended_before_the_drawing_begins_is_left_out():
 
 
 def test_many_bars_are_one_filled_path():
-    spans = [Span("pool", NOW - HOUR, NOW, "pass")] * (timeline.SPEAKING_SPANS + 1)
+    spans = [Span("pool", NOW - HOUR, NOW, "pass")] * (timeline.LINES + 1)
     bar = trace(built([], spans)[0], "pass", "none")
     assert bar["fill"] == "toself"
     assert len(bar["x"]) == 5 * len(spans)
