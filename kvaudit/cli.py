@@ -41,31 +41,62 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(USAGE)
         return 0 if arguments else 3
     name, rest = arguments[0], arguments[1:]
-    if name == "--version":
-        from importlib.metadata import version
-
-        print(f"kvaudit {version('kvaudit')}")
-        return 0
     try:
+        if name == "--version":
+            from importlib.metadata import version
+
+            print(f"kvaudit {version('kvaudit')}")
+            return 0
         command = _find(name)
         if command is None:
             return _failed(f"There is no command {name[:40]!r}; kvaudit --help lists them.", rest)
-        return command(rest)
+        code = command(rest)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return _failed("Interrupted.", rest)
     except BrokenPipeError:
+        _forget_stdout()
         return 3
     except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 3
+        if isinstance(stop.code, int) and stop.code in (0, 1, 3):
+            return stop.code
+        # argparse leaves with 2, which would read as inconclusive, after it has said why on stderr
+        said = stop.code if isinstance(stop.code, str) and stop.code else "The command line cannot be used."
+        return _failed(said, rest)
+    except ImportError as error:
+        return _failed(
+            f"A part that this command needs cannot be imported ({error}): install kvaudit again, with the "
+            "extra that the command needs, such as kvaudit[server] or kvaudit[lab].",
+            rest,
+        )
     except Exception as error:  # noqa: BLE001
-        # The last net: a defect of ours must be an error for the pipeline, not Python's 1 = "fail".
+        return _failed(_defect(error), rest)
+
+
+def _defect(error: Exception) -> str:
+    """The last net: a defect of ours must be an error for the pipeline, not Python's 1 = "fail"."""
+    kind = type(error).__name__
+    try:
         import traceback
 
         from kvaudit.transport import redact_text
 
-        print(redact_text(traceback.format_exc()), file=sys.stderr)
-        said = redact_text(str(error))[:300]
-        return _failed(f"kvaudit broke ({type(error).__name__}: {said}). Please report this.", rest)
+        print(redact_text("".join(traceback.format_exception(error))), file=sys.stderr)
+        said = f"{kind}: {redact_text(str(error))[:300]}"
+    except Exception:  # noqa: BLE001
+        said = kind  # what cannot be redacted is not said
+    return f"kvaudit broke ({said}). Please report this."
+
+
+def _forget_stdout() -> None:
+    """Nobody reads on: without this Python's own flush at the end fails again and exits with 120."""
+    import os
+    from contextlib import suppress
+
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _find(name: str) -> Command | None:
@@ -83,13 +114,18 @@ def _find(name: str) -> Command | None:
 
 
 def _failed(sentence: str, arguments: Sequence[str]) -> int:
+    """Say it on stderr, and with ``--json`` as the report of `kvaudit.report.failure`, which is written
+    out here because an installation that is broken may not be able to import that."""
+    print(f"ERROR {sentence}", file=sys.stderr)
     if "--json" in arguments:
         import json
 
-        from kvaudit.report import failure
-
-        print(json.dumps(failure(sentence)))
-    print(f"ERROR {sentence}", file=sys.stderr)
+        target = {"deployment": "", "nodes": [], "fingerprint": None}
+        document = {"schema": "kvaudit.report/1", "verdict": "error", "exit_code": 3, "target": target}
+        try:
+            print(json.dumps({**document, "results": [], "error": sentence}), flush=True)
+        except BrokenPipeError:
+            _forget_stdout()
     return 3
 
 

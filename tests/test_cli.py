@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
 from kvaudit import cli
+from kvaudit.report import failure
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"]])
@@ -41,6 +43,9 @@ def test_unknown_command_is_3_and_a_report(capsys: pytest.CaptureFixture[str]) -
     [
         (KeyboardInterrupt(), 3),
         (SystemExit(1), 1),
+        (SystemExit(2), 3),
+        (SystemExit(None), 3),
+        (ImportError("no part"), 3),
         (SystemExit("words"), 3),
         (ValueError("x"), 3),
         (MemoryError(), 3),
@@ -69,6 +74,61 @@ def test_commands_of_other_floors_are_found_by_entry_point(monkeypatch: pytest.M
 
     monkeypatch.setattr(metadata, "entry_points", entry_points)
     assert cli.main(["elsewhere", "a"]) == 2
+
+
+def test_a_failure_is_said_as_the_report_module_says_it(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["frobnicate", "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said == failure(said["error"])
+
+
+BROKEN = {
+    "the command itself": ("kvaudit.commands.gate", "gate"),
+    "what it stands on": ("httpcore", "gate"),
+    "what redacts a defect": ("kvaudit.transport", "probe"),
+    "what builds a report": ("kvaudit.report", "gate"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_part_that_cannot_be_imported_is_3_and_a_report(case: str) -> None:
+    """In a process of its own: Python would leave with 1, which a pipeline reads as *fail*."""
+    missing, command = BROKEN[case]
+    code = f"import sys; sys.modules[{missing!r}] = None; from kvaudit import cli; "
+    code += f"sys.exit(cli.main([{command!r}, '--node', 'http://127.0.0.1:9', '--json']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["verdict"] == "error"
+    assert "Traceback" not in done.stderr
+    assert missing in done.stderr
+
+
+def test_a_defect_is_3_even_where_its_text_cannot_be_redacted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(arguments: object) -> int:
+        raise ValueError("sk-secret")
+
+    monkeypatch.setattr(cli, "_find", lambda name: command)
+    monkeypatch.setitem(sys.modules, "kvaudit.transport", None)
+    assert cli.main(["anything", "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert "ValueError" in json.loads(out)["error"]
+    assert "sk-secret" not in out + err
+
+
+def test_a_reader_that_leaves_is_3_not_python_s_120() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "kvaudit.cli", "advisories", "list"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=120,
+    )
+    os.close(write)
+    assert done.returncode == 3, done.stderr
+    assert b"BrokenPipe" not in done.stderr
 
 
 def test_the_installed_script_runs() -> None:
