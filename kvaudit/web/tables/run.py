@@ -50,7 +50,7 @@ class RunPage:
     blocks: Sequence[ResultBlock]
     others: Sequence[Result]  # of attempts that do not count: a fail of any attempt stands
     not_reached: Sequence[str]  # checks of the run without a result
-    previous: Run | None
+    previous: Run | None  # of the same kind: prompts compare with prompts
     command: str  # asks the same again by hand; "" when nothing can
 
 
@@ -66,7 +66,9 @@ def run_page(run: Run) -> RunPage:
         blocks=[_block(each, kept) for each in last],
         others=[each for each in results if each not in last],
         not_reached=[name for name in run.checks if name not in counted],
-        previous=Run.objects.filter(deployment_id=run.deployment_id, pk__lt=run.pk, verdict__isnull=False)
+        previous=Run.objects.filter(
+            deployment_id=run.deployment_id, kind=run.kind, pk__lt=run.pk, verdict__isnull=False
+        )
         .order_by("-id")
         .first(),
         command=command(run),
