@@ -77,7 +77,7 @@ def lines(asked: Question) -> Iterator[Line]:
 
 
 def _line(row: tuple[Any, ...], builds: Builds) -> Line:
-    return Line(*row[:15], builds.at(row[15], row[1]), *row[16:])
+    return Line._make((*row[:15], builds.at(row[15], row[1]), *row[16:]))
 
 
 @contextmanager

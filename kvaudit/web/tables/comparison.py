@@ -97,7 +97,8 @@ def compare(before: Run, after: Run) -> Comparison:
 
 
 def _counted(run: Run) -> dict[str, Result]:
-    found = counting(sorted(run.results.all(), key=lambda each: each.pk))
+    results: list[Result] = sorted(run.results.all(), key=lambda each: each.pk)
+    found = counting(results)
     return {name: each for name, each in found.items() if isinstance(each, Result)}
 
 

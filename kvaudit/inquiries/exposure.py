@@ -1,0 +1,89 @@
+"""The exposure statement of a deployment, out of its states. One query."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F, Func, TextField, Value
+from django.utils import timezone
+
+from kvaudit.audits.models import CheckState
+from kvaudit.fleet.models import Deployment
+from kvaudit.inquiries.statement import CHECKS, Held, Statement, state
+from kvaudit.readings import whole_number
+from kvaudit.verdict import Verdict
+
+_FIELDS = (
+    "check_id", "verdict", "severity", "since", "last_confirmed", "expires_at", "closed_at", "expired_by",
+    "fingerprint", "run_id",
+)  # fmt: skip
+
+
+def statement_of(deployment: Deployment, since: datetime, until: datetime) -> Statement:
+    """What is known of [since, until); the future is not known, so ``until`` is at most now."""
+    until = min(until, timezone.now())
+    rows = (
+        CheckState.objects.filter(deployment=deployment, node=None, check_id__in=CHECKS, since__lt=until)
+        .order_by("since", "id")
+        .annotate(
+            low=_measure("danger_zone", "0"), high=_measure("danger_zone", "1"), bound=_measure("bound")
+        )
+    )
+    return state([_held(row) for row in rows.values_list(*_FIELDS, "low", "high", "bound")], since, until)
+
+
+def _measure(*path: str) -> Func:
+    """A measure of the interval's last result, as text. (`KT` takes the first part of its path for the column.)"""
+    return Func(
+        F("result__measures"), *map(Value, path), function="jsonb_extract_path_text", output_field=TextField()
+    )
+
+
+def _held(row: tuple[Any, ...]) -> Held:
+    (
+        check,
+        verdict,
+        severity,
+        since,
+        confirmed,
+        expires,
+        closed,
+        expired_by,
+        fingerprint,
+        run,
+        low,
+        high,
+        bound,
+    ) = row
+    return Held(
+        check,
+        Verdict.parse(verdict),
+        severity,
+        since,
+        confirmed,
+        expires,
+        closed,
+        expired_by,
+        fingerprint,
+        run,
+        _zone(low, high),
+        _share(bound),
+    )
+
+
+def _zone(low: Any, high: Any) -> tuple[int, int] | None:
+    """Measures are JSON of any release: what is no zone is none."""
+    try:
+        start, end = whole_number(int(low)), whole_number(int(high))
+    except (TypeError, ValueError):
+        return None
+    return (start, end) if start is not None and end is not None and 0 <= start < end else None
+
+
+def _share(value: Any) -> float | None:
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        return None
+    return found if 0 <= found < 1 else None

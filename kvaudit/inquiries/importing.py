@@ -1,0 +1,216 @@
+"""Importing a request log: which requests lay inside the danger zone, by tenant. Names and ids never reach the
+database in clear: they are hashed with a key of this installation."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import IO
+
+from django.conf import settings
+from django.db import transaction
+
+from kvaudit.accounts.access import require
+from kvaudit.accounts.actors import Actor
+from kvaudit.accounts.models import User
+from kvaudit.audits.canonical import clean_text
+from kvaudit.fleet.models import Deployment, Tenant
+from kvaudit.inquiries.models import PrefillBucket, RequestHit, RequestLog, TenantCount
+from kvaudit.inquiries.percentiles import Percentiles
+from kvaudit.inquiries.request_log import Problem, Request, read
+from kvaudit.ledger.services import record
+
+MOST_PROBLEMS = 100
+MOST_HITS = 20_000
+MOST_TENANTS = 20_000
+"""Tenants that are counted apart; a log with more of them counts the rest together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """Prompts of [low, high) tokens, from ``since`` (inclusive) to ``until`` (exclusive)."""
+
+    since: datetime
+    until: datetime
+    low: int
+    high: int
+
+    def holds(self, request: Request) -> bool:
+        return self.low <= request.tokens < self.high and self.since <= request.at < self.until
+
+
+@dataclass(slots=True)
+class Count:
+    requests: int = 0
+    inside: int = 0
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a log comes to, while it is read. Bounded, whatever the log holds."""
+
+    lines: int = 0
+    requests: int = 0
+    in_window: int = 0
+    inside: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    problem_count: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    tenants: dict[str, Count] = field(default_factory=dict)
+    left_out: int = 0  # requests of tenants beyond `MOST_TENANTS`
+    hits: list[RequestHit] = field(default_factory=list)
+    prefill: Percentiles = field(default_factory=Percentiles)
+
+
+class Hashed:
+    """A file that hashes what is read from it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest, self.size = file, hashlib.sha256(), 0
+
+    def readline(self, most: int) -> bytes:
+        line = self._file.readline(most)
+        self._digest.update(line)
+        self.size += len(line)
+        return line
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+
+def keyed(kind: str, deployment: Deployment, text: str) -> str:
+    """The keyed hash of a tenant's name or a request's id; another deployment's are not comparable."""
+    key = hmac.digest(settings.SECRET_KEY.encode(), b"kvaudit.inquiries.request-log", "sha256")
+    return hmac.new(key, f"{kind}\0{deployment.pk}\0{text}".encode(), "sha256").hexdigest()
+
+
+def import_log(
+    *, deployment: Deployment, file: IO[bytes], name: str, since: datetime, until: datetime,
+    zones: Sequence[Zone], actor: Actor,
+) -> RequestLog:  # fmt: skip
+    """Read the whole log and keep what it comes to. Raises `NoLog` for what is no log at all, PermissionDenied
+    unless the actor may read evidence."""
+    require(actor, "read_evidence", deployment.team)
+    source = Hashed(file)
+    tally = count(read(source), deployment, since, until, zones)  # type: ignore[arg-type]
+    return _keep(deployment, source, name, since, until, zones, tally, actor)
+
+
+def count(
+    entries: Iterator[Request | Problem],
+    deployment: Deployment,
+    since: datetime,
+    until: datetime,
+    zones: Sequence[Zone],
+) -> Tally:
+    """Pure but for the key of the hashes."""
+    tally = Tally()
+    hashes: dict[str, str] = {}
+    for entry in entries:
+        tally.lines += 1
+        if isinstance(entry, Problem):
+            tally.problem_count += 1
+            if len(tally.problems) < MOST_PROBLEMS:
+                tally.problems.append(entry)
+            continue
+        tally.requests += 1
+        tally.first_at = min(tally.first_at or entry.at, entry.at)
+        tally.last_at = max(tally.last_at or entry.at, entry.at)
+        if entry.prefill is not None:
+            tally.prefill.add(entry.tokens, entry.prefill)
+        if not since <= entry.at < until:
+            continue
+        tally.in_window += 1
+        inside = any(zone.holds(entry) for zone in zones)
+        tally.inside += inside
+        tenant = hashes.get(entry.tenant)
+        if tenant is None:
+            tenant = keyed("tenant", deployment, entry.tenant)
+            if len(hashes) < MOST_TENANTS:
+                hashes[entry.tenant] = tenant
+        _by_tenant(tally, tenant, entry, inside)
+        if inside and len(tally.hits) < MOST_HITS:
+            request = keyed("request", deployment, entry.id) if entry.id else ""
+            tally.hits.append(
+                RequestHit(line=entry.line, at=entry.at, tokens=entry.tokens, tenant=tenant, request=request)
+            )
+    return tally
+
+
+def _by_tenant(tally: Tally, tenant: str, entry: Request, inside: bool) -> None:
+    found = tally.tenants.get(tenant)
+    if found is None:
+        if len(tally.tenants) >= MOST_TENANTS:
+            tally.left_out += 1
+            return
+        found = tally.tenants[tenant] = Count()
+    found.requests += 1
+    if inside:
+        found.inside += 1
+        found.first = min(found.first or entry.at, entry.at)
+        found.last = max(found.last or entry.at, entry.at)
+
+
+@transaction.atomic
+def _keep(
+    deployment: Deployment, source: Hashed, name: str, since: datetime, until: datetime, zones: Sequence[Zone],
+    tally: Tally, actor: Actor,
+) -> RequestLog:  # fmt: skip
+    log = RequestLog.objects.create(
+        deployment=deployment,
+        name=clean_text(name, 200) or "request log",
+        sha256=source.sha256,
+        size=source.size,
+        imported_by=actor if isinstance(actor, User) else None,
+        since=since,
+        until=until,
+        zones=[
+            {"since": z.since.isoformat(), "until": z.until.isoformat(), "low": z.low, "high": z.high}
+            for z in zones
+        ],
+        lines=tally.lines,
+        requests=tally.requests,
+        in_window=tally.in_window,
+        inside=tally.inside,
+        first_at=tally.first_at,
+        last_at=tally.last_at,
+        problem_count=tally.problem_count,
+        problems=[{"line": each.line, "sentence": each.sentence} for each in tally.problems],
+        tenants_left_out=tally.left_out,
+    )
+    TenantCount.objects.bulk_create(
+        [
+            TenantCount(
+                log=log, tenant=tenant, requests=each.requests, inside=each.inside, first_inside=each.first,
+                last_inside=each.last,
+            )
+            for tenant, each in tally.tenants.items()
+        ],
+        batch_size=2_000,
+    )  # fmt: skip
+    for hit in tally.hits:
+        hit.log = log
+    RequestHit.objects.bulk_create(tally.hits, batch_size=5_000)
+    PrefillBucket.objects.bulk_create(
+        [PrefillBucket(log=log, low=b.low, high=b.high, n=b.n, p5=b.p5) for b in tally.prefill.buckets()]
+    )
+    record(
+        actor=actor,
+        kind="request_log.imported",
+        subject=f"deployment:{deployment.slug}",
+        digest=source.sha256,
+    )
+    return log
+
+
+def known_tenants(deployment: Deployment) -> dict[str, str]:
+    """Keyed hash -> name, of the tenants that the fleet file names for this deployment."""
+    names = Tenant.objects.filter(deployment=deployment).values_list("name", flat=True).distinct()
+    return {keyed("tenant", deployment, name): name for name in names}

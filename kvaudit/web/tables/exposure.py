@@ -1,0 +1,219 @@
+"""The Exposure page: the window out of the URL, one sentence that is never a plain no, a bar and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from kvaudit.inquiries.statement import Span, Standing, Statement
+from kvaudit.web import foreign, moments
+from kvaudit.web.tables.history import moment
+
+WIDTH = 1000.0  # units of the drawing's viewBox
+DEFAULT = timedelta(days=30)
+LONGEST = timedelta(days=3_660)
+CSS = {
+    Standing.UNTESTED: "untested",
+    Standing.LEAKING: "leaking",
+    Standing.DANGER: "danger",
+    Standing.BOUNDED: "bounded",
+}
+FILLS = {"untested": "url(#hatch-unsure)", "danger": "url(#hatch-danger)"}  # drawn in includes/shapes.html
+VERDICTS = {
+    Standing.UNTESTED: "inconclusive",
+    Standing.LEAKING: "fail",
+    Standing.DANGER: "fail",
+    Standing.BOUNDED: "pass",
+}
+MEANING = {
+    Standing.UNTESTED: "No valid pass of canary and rejection covers this time, and nothing was found: not known.",
+    Standing.LEAKING: "A check saw foreign text, or answers that did not come from their prompts.",
+    Standing.DANGER: "Prompts of these lengths were accepted and reached the path that leaks.",
+    Standing.BOUNDED: "Tests of that configuration passed; they bound the rate of leaks, they do not exclude one.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """[since, until), and the texts as the form shows them. ``problem`` is a sentence, "" where it is fine."""
+
+    since: datetime
+    until: datetime
+    since_text: str
+    until_text: str
+    problem: str = ""
+    clipped: bool = False  # its end lay in the future
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A rectangle of the bar, in units of the viewBox."""
+
+    x: float
+    width: float
+    css: str
+    title: str
+
+    @property
+    def fill(self) -> str:
+        return FILLS.get(self.css, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    standing: Standing
+    verdict: str
+    time: timedelta
+    share: str
+    meaning: str
+    css: str
+
+    @property
+    def fill(self) -> str:
+        return FILLS.get(self.css, "")
+
+
+def window_of(query: Mapping[str, str], now: datetime) -> Window:
+    """From ``from`` and ``to``; the last 30 days where nothing sensible is given."""
+    texts = {name: foreign.query_text(query.get(name), 40) for name in ("from", "to")}
+    since = moment(texts["from"]) if texts["from"] else None
+    until = moment(texts["to"], end=True) if texts["to"] else None
+    problem = ""
+    for name, found in (("from", since), ("to", until)):
+        if texts[name] and found is None:
+            problem = f"“{foreign.plain(texts[name], 40)}” is no date: write 2026-09-01 or 2026-09-01T14:30."
+    end = min(until or now, now)
+    start = since or end - DEFAULT
+    if not problem and start >= end:
+        problem = (
+            "The window lies in the future: nothing is known of it."
+            if start >= now
+            else "The window ends before it begins: exchange the dates."
+        )
+    if not problem and end - start > LONGEST:
+        problem = "The window is longer than ten years: ask for a shorter one."
+    if problem:
+        start, end = now - DEFAULT, now
+    return Window(
+        start, end, texts["from"] or _day(start), texts["to"], problem, until is not None and until > now
+    )
+
+
+def _day(when: datetime) -> str:
+    return f"{timezone.localtime(when):%Y-%m-%d}"
+
+
+def sentence(statement: Statement) -> str:
+    """The answer to "was anybody exposed?": yes, possibly, not known, or a bound. Never no."""
+    untested, share = statement.time(Standing.UNTESTED), _share(statement, Standing.UNTESTED)
+    gap = f" Nothing is known of {_time(untested)} ({share}) of it." if untested else ""
+    if statement.worst is Standing.LEAKING:
+        leaking = _time(statement.time(Standing.LEAKING))
+        return f"Yes: in this window the deployment was shown leaking for {leaking}.{gap}"
+    if statement.worst is Standing.DANGER:
+        return (
+            f"Possibly: the danger zone was open for {_time(statement.time(Standing.DANGER))}; no test showed a leak, "
+            f"and a request in it may have met one.{gap}"
+        )
+    if statement.worst is Standing.UNTESTED:
+        bounded = statement.time(Standing.BOUNDED)
+        rest = f" For the other {_time(bounded)} {_bounded(statement)}" if bounded else ""
+        return f"Not known: {_time(untested)} ({share}) of this window is untested.{rest}"
+    return f"Not shown at any time: throughout, {_bounded(statement)} That is a bound, not a no."
+
+
+def _bounded(statement: Statement) -> str:
+    bound = statement.largest_bound
+    if bound is None:
+        return "valid passes hold, but they do not state a bound for all of it."
+    return f"valid passes bound the rate of leaks: fewer than {bound:.1%} of requests like ours (95 % confidence)."
+
+
+def _time(length: timedelta) -> str:
+    return moments.duration(length.total_seconds())
+
+
+def _share(statement: Statement, standing: Standing) -> str:
+    share = statement.share(standing)
+    if 0 < share < 0.001:
+        return "under 0.1 %"
+    if 0.999 < share < 1:
+        return "over 99.9 %"
+    return f"{share:.1%}".replace("%", " %")
+
+
+def totals(statement: Statement) -> list[Total]:
+    """Gaps first."""
+    return [
+        Total(each, VERDICTS[each], statement.time(each), _share(statement, each), MEANING[each], CSS[each])
+        for each in Standing
+    ]
+
+
+def pieces(statement: Statement) -> list[Piece]:
+    """The bar's rectangles, gaps drawn first, the worst last so that the shortest leak stays visible."""
+    whole = (statement.until - statement.since).total_seconds() or 1.0
+    order = (Standing.UNTESTED, Standing.BOUNDED, Standing.DANGER, Standing.LEAKING)
+    found = []
+    for standing in order:
+        for span in statement.spans:
+            if span.standing is standing:
+                x = (span.start - statement.since).total_seconds() / whole * WIDTH
+                width = (span.end - span.start).total_seconds() / whole * WIDTH
+                least = 3.0 if standing in (Standing.LEAKING, Standing.DANGER) else 0.0
+                width = max(width, least)
+                x = min(x, WIDTH - width)
+                found.append(Piece(round(x, 2), round(width, 2), CSS[standing], _title(span)))
+    return found
+
+
+def _title(span: Span) -> str:
+    start, end = (f"{timezone.localtime(each):%Y-%m-%d %H:%M}" for each in (span.start, span.end))
+    return f"{span.standing}, {start} to {end}: {span.why}"
+
+
+def described(statement: Statement) -> str:
+    """What the bar shows, for those who do not see it."""
+    return ", ".join(f"{each.standing} {each.share}" for each in totals(statement))
+
+
+def rows(statement: Statement) -> Sequence[tuple[Span, str, str]]:
+    """The table twin, in order of time: span, style of its mark, what its bound reads."""
+    return [
+        (span, VERDICTS[span.standing], "" if span.bound is None else f"{span.bound:.2%}".replace("%", " %"))
+        for span in statement.spans
+    ]
+
+
+EXPORT_HEAD = (
+    "from (UTC)",
+    "to (UTC)",
+    "standing",
+    "why",
+    "run",
+    "danger zone low",
+    "danger zone high",
+    "bound",
+)
+
+
+def export(statement: Statement) -> list[tuple[object, ...]]:
+    lines: list[tuple[object, ...]] = [EXPORT_HEAD]
+    for span in statement.spans:
+        low, high = span.zone or (None, None)
+        lines.append(
+            (
+                span.start.isoformat(),
+                span.end.isoformat(),
+                span.standing.value,
+                span.why,
+                span.run,
+                low,
+                high,
+                span.bound,
+            )
+        )
+    return lines

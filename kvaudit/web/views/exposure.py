@@ -1,0 +1,54 @@
+"""Exposure: was anybody exposed between these dates? And which requests, by an imported log."""
+
+from __future__ import annotations
+
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import render
+from django.utils import timezone
+
+from kvaudit.accounts.access import can
+from kvaudit.inquiries.exposure import statement_of
+from kvaudit.inquiries.models import RequestLog
+from kvaudit.web.page import SignedIn, deployment_or_404, page
+from kvaudit.web.spreadsheets import streamed
+from kvaudit.web.tables import exposure as table
+from kvaudit.web.tables.log_queries import queries
+
+MOST_SPANS = 500
+MOST_LOGS = 10
+
+
+@page()
+def exposure(request: SignedIn, slug: str) -> HttpResponse:
+    deployment = deployment_or_404(request.user, slug)
+    now = timezone.now()
+    window = table.window_of(request.GET, now)
+    statement = statement_of(deployment, window.since, window.until)
+    spans = table.rows(statement)
+    context = {
+        "section": "fleet",
+        "now": now,
+        "deployment": deployment,
+        "window": window,
+        "statement": statement,
+        "sentence": table.sentence(statement),
+        "verdict": table.VERDICTS[statement.worst],
+        "totals": table.totals(statement),
+        "pieces": table.pieces(statement),
+        "described": table.described(statement),
+        "spans": spans[-MOST_SPANS:],
+        "left_out": max(0, len(spans) - MOST_SPANS),
+        "queries": queries(statement),
+        "logs": list(RequestLog.objects.of(deployment).select_related("imported_by")[:MOST_LOGS]),
+        "may_import": can(request.user, "read_evidence", deployment.team_id),
+    }
+    return render(request, "exposure/exposure.html", context)
+
+
+@page()
+def as_csv(request: SignedIn, slug: str) -> HttpResponseBase:
+    deployment = deployment_or_404(request.user, slug)
+    window = table.window_of(request.GET, timezone.now())
+    statement = statement_of(deployment, window.since, window.until)
+    name = f"exposure-{deployment.slug}-{window.since:%Y-%m-%d}-{window.until:%Y-%m-%d}.csv"
+    return streamed(table.export(statement), name)

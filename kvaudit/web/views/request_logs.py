@@ -1,0 +1,119 @@
+"""Request logs: import one, see which tenants had requests in the danger zone, and how fast prompts were prefilled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse, HttpResponseBase
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+
+from kvaudit.accounts.access import can
+from kvaudit.fleet.models import Deployment
+from kvaudit.inquiries.exposure import statement_of
+from kvaudit.inquiries.importing import import_log, keyed, known_tenants
+from kvaudit.inquiries.models import RequestHit, RequestLog
+from kvaudit.inquiries.percentiles import Bucket, too_fast
+from kvaudit.inquiries.request_log import NoLog
+from kvaudit.web import foreign
+from kvaudit.web.page import SignedIn, deployment_or_404, page
+from kvaudit.web.spreadsheets import streamed
+from kvaudit.web.tables import exposure as windows
+from kvaudit.web.tables import request_logs as table
+
+MOST_TENANTS = 200
+MOST_HITS = 200
+
+
+@page("GET", "POST")
+def import_page(request: SignedIn, slug: str) -> HttpResponse:
+    deployment = deployment_or_404(request.user, slug)
+    if not can(request.user, "read_evidence", deployment.team_id):
+        raise PermissionDenied("Request logs are imported by auditors of the deployment's team.")
+    now = timezone.now()
+    given = request.POST if request.method == "POST" else request.GET
+    window = windows.window_of(given, now)
+    statement = statement_of(deployment, window.since, window.until)
+    asked = table.zones(statement, given.get("low", ""), given.get("high", ""))
+    problem = window.problem or asked.problem
+    upload = request.FILES.get("file")
+    if request.method == "POST" and not problem:
+        if upload is None:
+            problem = "Choose the log: a CSV file or JSON lines."
+        else:
+            try:
+                log = import_log(
+                    deployment=deployment,
+                    file=upload,
+                    name=upload.name or "",
+                    since=window.since,
+                    until=window.until,
+                    zones=asked.zones,
+                    actor=request.user,
+                )
+            except NoLog as fault:
+                problem = str(fault)
+            else:
+                messages.success(request, f"Read {log.lines:,} lines; the file itself was not kept.")
+                return redirect("request-log", deployment.slug, log.pk)
+    context = {
+        "section": "fleet",
+        "now": now,
+        "deployment": deployment,
+        "window": window,
+        "zones": asked.zones,
+        "low": foreign.query_text(given.get("low"), 20),
+        "high": foreign.query_text(given.get("high"), 20),
+        "problem": problem,
+    }
+    status = 422 if problem and request.method == "POST" else 200
+    return render(request, "exposure/import.html", context, status=status)
+
+
+@page()
+def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
+    deployment = deployment_or_404(request.user, slug)
+    log = _log_or_404(deployment, pk)
+    known = known_tenants(deployment)
+    buckets = [Bucket(each.low, each.high, each.n, each.p5) for each in log.prefill.all()]
+    name = foreign.query_text(request.GET.get("name"), 1_000)
+    sought = keyed("tenant", deployment, name) if name else ""
+    tenants = list(log.tenants.all()[:MOST_TENANTS])
+    context = {
+        "section": "fleet",
+        "now": timezone.now(),
+        "deployment": deployment,
+        "log": log,
+        "tenants": [(each, known.get(each.tenant, "")) for each in tenants],
+        "more_tenants": len(tenants) == MOST_TENANTS,
+        "concerned": log.tenants.filter(inside__gt=0).count(),
+        "hits": [(hit, known.get(hit.tenant, "")) for hit in log.hits.all()[:MOST_HITS]],
+        "buckets": [
+            (bucket, {odd.bucket: odd for odd in too_fast(buckets)}.get(bucket)) for bucket in buckets
+        ],
+        "name": name,
+        "sought": log.tenants.filter(tenant=sought).first() if sought else None,
+        "sought_hash": sought,
+    }
+    return render(request, "exposure/log.html", context)
+
+
+@page()
+def hits_csv(request: SignedIn, slug: str, pk: int) -> HttpResponseBase:
+    """Every kept request inside the zone: time, tokens, keyed hashes."""
+    deployment = deployment_or_404(request.user, slug)
+    log = _log_or_404(deployment, pk)
+    return streamed(_lines(log), f"danger-zone-{deployment.slug}-{log.pk}.csv")
+
+
+def _lines(log: RequestLog) -> Iterator[tuple[object, ...]]:
+    yield ("line", "time (UTC)", "prompt tokens", "tenant (keyed hash)", "request (keyed hash)")
+    for hit in RequestHit.objects.filter(log=log).order_by("line").iterator(2_000):
+        yield (hit.line, hit.at.isoformat(), hit.tokens, hit.tenant, hit.request)
+
+
+def _log_or_404(deployment: Deployment, pk: int) -> RequestLog:
+    logs = RequestLog.objects.of(deployment).select_related("imported_by")
+    return get_object_or_404(logs, pk=min(pk, 2**63 - 1))

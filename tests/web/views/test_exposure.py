@@ -1,0 +1,192 @@
+"""Exposure: the window, a sentence that is never a plain no, and request logs held against it."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from kvaudit.audits.models import CheckState, Result
+from kvaudit.fleet.models import Tenant
+from kvaudit.inquiries.models import RequestLog
+from tests.web import scene
+
+EVIL = "=cmd()<script>alert(1)</script>\u202e\x00" + "x" * 900
+HEAD = "time,prompt_tokens,tenant,id,prefill_seconds\n"
+
+
+def shown(answer):
+    return answer.content.decode()
+
+
+def since(deployment, check, days, **fields):
+    CheckState.objects.filter(deployment=deployment, check_id=check).update(
+        since=timezone.now() - timedelta(days=days), **fields
+    )
+
+
+@pytest.fixture
+def open_zone(pair):
+    """The danger zone has been open for five days; nothing else is known."""
+    scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
+    since(pair, "pool", 5)
+    return pair
+
+
+def test_never_tested_is_not_known(people, pair):
+    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Not known: 30 d" in page
+    assert "100.0 %" in page
+    assert "canary had never run; rejection had never run" in page
+
+
+def test_an_open_danger_zone(people, open_zone):
+    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Possibly: the danger zone was open for 5 d" in page
+    assert "prompts of 681,274 to 1,048,569 tokens reached the rejection path" in page
+    assert "prompt_tokens &gt;= 681274 AND prompt_tokens &lt; 1048570" in page
+
+
+def test_a_leak_is_a_yes(people, open_zone):
+    scene.stands(open_zone, {"canary": "fail"})
+    since(open_zone, "canary", 2)
+    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Yes: in this window the deployment was shown leaking for 2 d" in page
+    assert "canary failed critically" in page
+
+
+def test_passes_bound_and_say_so(people, pair):
+    run = scene.stands(pair, {"canary": "pass", "rejection": "pass"})
+    for check in ("canary", "rejection"):
+        since(pair, check, 40)
+    Result.objects.filter(run=run, check_id="canary").update(measures={"bound": 0.0489})
+    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "fewer than 4.9% of requests like ours" in page
+    assert "That is a bound, not a no." in page
+    assert "4.89 %" in page
+
+
+def test_the_window_is_in_the_url(people, open_zone):
+    now = timezone.now()
+    before = f"{now - timedelta(days=20):%Y-%m-%d}"
+    page = shown(
+        people.viewer.get(f"/d/chat-large/exposure/?from={before}&to={now - timedelta(days=10):%Y-%m-%d}")
+    )
+    assert "Not known" in page
+    assert f'value="{before}"' in page
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["from=soon", "from=2026-02-30", "to=1999-01-01&from=2020-01-01", "from=2999-01-01", "from=0001-01-01", "to=%00",
+     "from=9999-12-31", "from=1970-01-01", "to=" + "9" * 400, "from=%E2%80%AE"],
+)  # fmt: skip
+def test_odd_windows_are_answered_in_words(people, open_zone, query):
+    answer = people.viewer.get(f"/d/chat-large/exposure/?{query}")
+    assert answer.status_code == 200
+    assert people.viewer.get(f"/d/chat-large/exposure/csv/?{query}").status_code == 200
+
+
+def test_a_stranger_finds_nothing(people, open_zone):
+    assert people.stranger.get("/d/chat-large/exposure/").status_code == 404
+    assert people.stranger.get("/d/chat-large/exposure/csv/").status_code == 404
+    assert people.stranger.get("/d/chat-large/exposure/import/").status_code == 404
+
+
+def test_csv_has_a_line_for_every_span(people, open_zone):
+    lines = b"".join(people.viewer.get("/d/chat-large/exposure/csv/").streaming_content).decode().splitlines()
+    assert len(lines) == 3
+    assert "danger zone open" in lines[2]
+    assert lines[2].endswith("681274,1048570,")
+
+
+def test_the_number_of_queries_is_fixed(people, open_zone, django_assert_max_num_queries):
+    people.viewer.get("/d/chat-large/exposure/")
+    with django_assert_max_num_queries(12) as few:
+        people.viewer.get("/d/chat-large/exposure/")
+    for _ in range(5):
+        CheckState.objects.filter(closed_at=None).update(closed_at=timezone.now())
+        scene.stands(open_zone, {"canary": "inconclusive", "rejection": "pass"})
+    with django_assert_max_num_queries(len(few.captured_queries)):
+        people.viewer.get("/d/chat-large/exposure/")
+
+
+def send(client, body, **more):
+    file = io.BytesIO(body.encode() if isinstance(body, str) else body)
+    file.name = more.pop("name", "requests.csv")
+    return client.post("/d/chat-large/exposure/import/", {"file": file, **more})
+
+
+def a_log(*tenants, tokens=700_000):
+    now = timezone.now() - timedelta(days=1)
+    return HEAD + "".join(
+        f"{now.isoformat()},{tokens},{tenant},r-{n},2.5\n" for n, tenant in enumerate(tenants)
+    )
+
+
+def test_a_log_is_imported_and_shown_without_names(people, open_zone):
+    Tenant.objects.create(deployment=open_zone, name="acme")
+    answer = send(people.auditor, a_log("acme", "acme", "nobody-knows"))
+    log = RequestLog.objects.get()
+    assert answer["Location"] == f"/d/chat-large/exposure/logs/{log.pk}/"
+    page = shown(people.viewer.get(answer["Location"]))
+    assert "3 requests of 2 tenants lay inside the danger zone." in page
+    assert ">acme<" in page  # the fleet file names it
+    assert "nobody-knows" not in page
+    page = shown(people.viewer.get(f"{answer['Location']}?name=nobody-knows"))
+    assert "1 of its 1 request in the window lay inside." in page
+    lines = b"".join(people.viewer.get(f"{answer['Location']}csv/").streaming_content).decode()
+    assert len(lines.splitlines()) == 4
+    assert "nobody-knows" not in lines
+    assert "requests.csv" in shown(people.viewer.get("/d/chat-large/exposure/"))
+
+
+def test_lengths_can_be_given(people, pair):
+    send(people.auditor, a_log("acme", tokens=5_000), low="4,000", high="6000")
+    assert RequestLog.objects.get().inside == 1
+
+
+def test_without_a_zone_the_log_says_nothing(people, pair):
+    answer = send(people.auditor, a_log("acme"))
+    assert "says nothing about who was inside one" in shown(people.viewer.get(answer["Location"]))
+
+
+def test_unread_lines_make_counts_lower_bounds(people, open_zone):
+    answer = send(people.auditor, a_log("acme") + "broken\n" + EVIL.replace("\x00", "") + "\n")
+    page = shown(people.viewer.get(answer["Location"]))
+    assert "1 request or more of 1 tenant" in page
+    assert "Line 3" in page
+    assert "every count is a lower bound" in page
+
+
+def test_hostile_logs_are_only_text(people, open_zone):
+    answer = send(
+        people.auditor,
+        a_log(EVIL.replace(",", "")),
+        name=EVIL.replace("\x00", "").replace("/", "")[:90] + ".csv",
+    )
+    page = shown(people.viewer.get(answer["Location"]))
+    assert "<script>alert" not in page
+    assert "\u202e" not in page
+
+
+@pytest.mark.parametrize("body", [b"", b"a,b\n1,2\n", b"\x1f\x8b\x08", b"[{}]", b"\x00" * 100])
+def test_what_is_no_log_is_refused_in_words(people, open_zone, body):
+    answer = send(people.auditor, body)
+    assert answer.status_code == 422
+    assert "Nothing was imported." in shown(answer)
+    assert not RequestLog.objects.exists()
+
+
+def test_bad_lengths_and_no_file_are_refused_in_words(people, open_zone):
+    assert send(people.auditor, a_log("acme"), low="9", high="8").status_code == 422
+    assert people.auditor.post("/d/chat-large/exposure/import/", {}).status_code == 422
+    assert not RequestLog.objects.exists()
+
+
+def test_viewers_do_not_import(people, open_zone):
+    assert people.viewer.get("/d/chat-large/exposure/import/").status_code == 403
+    assert send(people.viewer, a_log("acme")).status_code == 403
+    assert people.auditor.get("/d/chat-large/exposure/logs/99999999999999999999/").status_code == 404
