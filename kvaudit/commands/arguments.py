@@ -18,7 +18,7 @@ class UsageError(Exception):
 class Parser(argparse.ArgumentParser):
     """argparse that raises `UsageError` instead of leaving with 2, which would read as inconclusive."""
 
-    def __init__(self, prog: str, description: str) -> None:
+    def __init__(self, prog: str, description: str = "") -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:

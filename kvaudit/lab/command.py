@@ -10,31 +10,29 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from kvaudit.commands import arguments as flags
+
 BANNER = "kvaudit lab: a test target, not a serving engine. Loopback only; keys are fake."
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a lab command. Exit 0 when it did what was asked, 1 when the matrix differs, 3 on misuse."""
+    """Run a lab command. Exit 0 when it did what was asked, 1 when the matrix differs, 3 on misuse (with
+    ``--json`` a report says so as well)."""
     missing = [name for name in ("numpy", "starlette", "uvicorn") if find_spec(name) is None]
     if missing:
-        print(f"the lab needs {', '.join(missing)}: pip install 'kvaudit[lab]'", file=sys.stderr)
-        return 3
+        return flags.refuse(f"The lab needs {', '.join(missing)}: install kvaudit[lab].", argv)
     try:
         chosen = _parser().parse_args(argv)
-    except SystemExit as stop:
-        return 0 if stop.code in (0, None) else 3
-    try:
         return int(chosen.run(chosen))
-    except (ValueError, OSError) as error:
-        print(f"kvaudit lab: {error}", file=sys.stderr)
-        return 3
+    except (flags.UsageError, ValueError, OSError) as problem:
+        return flags.refuse(f"kvaudit lab: {problem}", argv)
     except KeyboardInterrupt:
         return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="kvaudit lab", description=BANNER)
-    commands = parser.add_subparsers(dest="command", required=True)
+    parser = flags.Parser(prog="kvaudit lab", description=BANNER)
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=flags.Parser)
 
     serve = commands.add_parser("serve", help="start a lab deployment and serve until stopped")
     serve.add_argument(

@@ -80,6 +80,15 @@ def test_every_fault_overrides_the_right_behaviour_somewhere(fault):
 def test_misuse_is_exit_3_with_a_sentence(arguments, sentence, capsys):
     assert main(arguments) == 3
     assert sentence in capsys.readouterr().err
+    assert main([*arguments, "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 3
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"]])
+def test_help_is_no_misuse(arguments, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(arguments)
+    assert "kvaudit lab" in capsys.readouterr().out
 
 
 def test_faults_combine():
