@@ -38,6 +38,7 @@ def faults(read: Callable[[Environment], object], **variables: str) -> list[str]
         (Environment.encryption_keys, {"ENCRYPTION_KEY": "x" * 44}, "ENCRYPTION_KEY is not a usable key"),
         (Environment.encryption_keys, {"ENCRYPTION_KEY": KEY[:-2]}, "ENCRYPTION_KEY is not a usable key"),
         (Environment.encryption_keys, {"ENCRYPTION_KEYS": f"{KEY},nonsense"}, "ENCRYPTION_KEYS (key 2)"),
+        (lambda env: env.seal_key("SEAL_PUBLIC_KEY"), {"SEAL_PUBLIC_KEY": KEY[:-2]}, "SEAL_PUBLIC_KEY is not a usable"),
         (Environment.base_url, {"KVAUDIT_BASE_URL": "kvaudit.example.org"}, "KVAUDIT_BASE_URL must be like"),
         (Environment.base_url, {"KVAUDIT_BASE_URL": "https://a.example/path"}, "KVAUDIT_BASE_URL must be like"),
     ],

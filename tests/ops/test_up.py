@@ -69,11 +69,18 @@ def test_one_life(start: Start) -> None:
     assert set(groups) == {"postgres", "valkey", "web", "worker-passive", "worker-active", "beat"}
 
     # Secrets are readable by their owner only, and in none of the logs.
-    for name in ("secret_key", "encryption_key"):
+    for name in ("secret_key", "encryption_key", "seal_private_key"):
         path = up.state / "secrets" / name
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.read_text().strip() not in up.logs()
     assert password not in up.logs()
+
+    # Everybody seals, the web alone opens.
+    for name in ("web", "worker-passive", "worker-active", "beat"):
+        environment = Path(f"/proc/{groups[name]}/environ").read_bytes()
+        assert b"SEAL_PUBLIC_KEY=" in environment
+        assert (b"SEAL_PRIVATE_KEY_FILE=" in environment) == (name == "web"), name
+    assert "SEAL_PRIVATE" not in (up.state / "local.env").read_text()
 
     # The database never runs as root.
     assert Path(f"/proc/{groups['postgres']}").stat().st_uid != 0 or os.geteuid() != 0
