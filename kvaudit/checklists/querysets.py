@@ -13,7 +13,7 @@ from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
-from kvaudit.checklists.standing import Cell, Matrix, Row, Says, micros, stand
+from kvaudit.checklists.standing import Cell, Matrix, Row, Says, micros, proves_leak, stand
 from kvaudit.fleet.intervals import IntervalQuerySet
 from kvaudit.fleet.querysets import DeploymentQuerySet
 
@@ -34,7 +34,7 @@ class AssessedQuerySet(DeploymentQuerySet):
         return self.filter(Q(retired_at=None) | Q(retired_at__gt=when), created_at__lte=when)
 
     def standings(self, *, moment: datetime | None = None) -> Matrix:
-        """How every item stands for these deployments, now or at a past moment. Seven queries, eight
+        """How every item stands for these deployments, now or at a past moment. Eight queries, nine
         where an item is only for one mode of serving, however many deployments."""
         from kvaudit.accounts.models import Team
         from kvaudit.audits.models import CheckState, Overdue
@@ -54,6 +54,7 @@ class AssessedQuerySet(DeploymentQuerySet):
         said = _said(CheckState.objects.as_of(moment).filter(deployment_id__in=ids))
         attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams))
         waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams))
+        unrefuted = _unrefuted(CheckState.objects.unrefuted(moment).filter(deployment_id__in=ids))
         late: dict[int, datetime] = {}
         for pk, since in (
             Overdue.objects.at(when).filter(deployment_id__in=ids).values_list("deployment_id", "since")
@@ -76,6 +77,7 @@ class AssessedQuerySet(DeploymentQuerySet):
                     attestation=attested.of(each, item.key),
                     waiver=waived.of(each, item.key),
                     mode=modes.get(each.pk, ""),
+                    unrefuted=unrefuted.get(each.pk, {}),
                 )
             rows.append(Row(each, cells, late.get(each.pk)))
         return Matrix(when, every, rows)
@@ -113,6 +115,15 @@ def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
             here[says[1]] = [says]
     for group in several:  # states of nodes beside the deployment's own: always in one order
         group.sort(key=lambda each: (each.since, each.run_id, each.verdict))
+    return found
+
+
+def _unrefuted(states: Any) -> dict[int, dict[str, bool]]:
+    """Deployment -> check that failed and has learnt nothing since -> whether that fail was a leak."""
+    found: dict[int, dict[str, bool]] = defaultdict(dict)
+    rows = states.order_by().values_list("deployment_id", "check_id", "failed_severity")
+    for pk, check, severity in rows:
+        found[pk][check] = proves_leak(check, severity or "")
     return found
 
 

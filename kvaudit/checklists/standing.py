@@ -43,6 +43,11 @@ MAY_PROVE_LEAK = frozenset({"rejection", "coherence", "prefill", "prefix", "conc
 """A fail of these graded *critical* is an answer out of foreign pages or another's session."""
 
 
+def proves_leak(check: str, severity: str) -> bool:
+    """Whether a fail of this check, graded so, is another tenant's text or state in an answer."""
+    return check in PROOF_OF_LEAK or (check in MAY_PROVE_LEAK and severity == "critical")
+
+
 class Says(NamedTuple):
     """One interval of a check, as it stood: columns of `CheckState`. Times are UTC microseconds since
     1970, since a fleet has thousands of them and a page shows few (`when` makes one a datetime)."""
@@ -60,9 +65,7 @@ class Says(NamedTuple):
     @property
     def leaks(self) -> bool:
         """Whether its last word was a verified leak: expiry does not take that back."""
-        if self.verdict != Verdict.FAIL:
-            return False
-        return self.check in PROOF_OF_LEAK or (self.check in MAY_PROVE_LEAK and self.severity == "critical")
+        return self.verdict == Verdict.FAIL and proves_leak(self.check, self.severity)
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -133,7 +136,7 @@ class Cell:
             return f"only for {self.item.applies_to} deployments"
         parts = []
         if self.status is Status.WAIVED:
-            parts.append(f"waived; without the waiver {self.verdict}")
+            parts.append("waived")
         elif self.status is Status.ATTESTED:
             parts.append("by attestation")
         if self.leak and self.waiver is not None:
@@ -145,9 +148,12 @@ class Cell:
                 word = "failing" if each.verdict == Verdict.FAIL else Verdict.parse(each.verdict).value
                 held.setdefault(word, []).append(each.check)
         parts += [f"{word}: {', '.join(dict.fromkeys(names))}" for word, names in held.items()]
-        if self.expired:
-            words = dict.fromkeys(f"{each.check} ({each.expired_by or 'age'})" for each in self.expired)
-            parts.append(f"expired: {', '.join(words)}")
+        causes: dict[str, list[str]] = {}
+        for each in self.expired:
+            causes.setdefault(f"expired by {each.expired_by}" if each.expired_by else "expired", []).append(
+                each.check
+            )
+        parts += [f"{cause}: {', '.join(dict.fromkeys(names))}" for cause, names in causes.items()]
         if self.missing:
             parts.append(f"never ran: {', '.join(self.missing)}")
         if not self.item.checks and self.status is Status.INCONCLUSIVE:
@@ -220,9 +226,11 @@ def stand(
     attestation: Claim | None = None,
     waiver: Claim | None = None,
     mode: str = "",
+    unrefuted: Mapping[str, bool] = {},
 ) -> Cell:
     """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single
-    nodes); ``mode`` is disaggregated, unified or "" where neither was declared nor read. ``moment`` and
+    nodes); ``mode`` is disaggregated, unified or "" where neither was declared nor read; ``unrefuted`` are checks
+    that failed and learnt nothing since, True for a leak: neither claim outweighs that. ``moment`` and
     ``created_at`` are microseconds.
 
     Since when: of a pass, when the last of its checks came to pass; of anything else, when the first
@@ -235,10 +243,13 @@ def stand(
     cell.waiver = waiver
     if cell.verdict is Verdict.PASS:
         return cell
+    standing = [check for check in item.checks if check in unrefuted] if unrefuted else []
+    if any(unrefuted[check] for check in standing):
+        cell.leak = True
     if attestation is not None and item.attestable:
         cell.attestation = attestation
         # An expired fail is still the last thing that was learnt: somebody's word does not outweigh it.
-        if not any(each.verdict == Verdict.FAIL for each in cell.says):
+        if not standing and not any(each.verdict == Verdict.FAIL for each in cell.says):
             return _claimed(cell, Status.ATTESTED, attestation)
     if waiver is not None and not cell.leak:
         return _claimed(cell, Status.WAIVED, waiver)

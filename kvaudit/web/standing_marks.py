@@ -52,5 +52,6 @@ def cell(cell: Cell, label: str, href: str, now: datetime) -> SafeString:
     return mark_safe(  # noqa: S308 - every part is escaped or a constant
         f'<td data-label="{escape(label)}"><a class="cell" href="{escape(href)}" title="{escape(said)}">'
         f'<span class="verdict verdict-{name}"><svg width="16" height="16" aria-hidden="true">'
-        f'<use href="#shape-{name}"/></svg>{WORDS[status]}</span> <span class="soft">{age}</span></a>{extra}</td>'
+        f'<use href="#shape-{name}"/></svg><span class="word">{WORDS[status]}</span></span>'
+        f'<span class="soft">{age}</span></a>{extra}</td>'
     )

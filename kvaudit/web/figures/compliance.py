@@ -100,7 +100,13 @@ def build(weeks: Sequence[Week]) -> tuple[list[Trace], dict[str, Any]]:
                 "marker": {
                     "color": colour,
                     "line": {"color": "--sheet", "width": 1},
-                    "pattern": {"shape": hatch, "fgcolor": "--sheet", "size": 6, "solidity": 0.25},
+                    "pattern": {
+                        "shape": hatch,
+                        "fgcolor": "--sheet",
+                        "bgcolor": colour,
+                        "size": 6,
+                        "solidity": 0.25,
+                    },
                 },
                 "hoverinfo": "text",
                 "hovertext": [

@@ -12,7 +12,7 @@ from kvaudit.web.urls import urlpatterns
 from tests.factories import a_user
 
 OPEN = {"login", "logout"}
-KWARGS = {"slug": "chat-large", "pk": 1, "sha256": "0" * 64, "series": uuid4(), "key": "1"}
+KWARGS = {"slug": "chat-large", "pk": 1, "sha256": "0" * 64, "series": uuid4(), "key": uuid4()}
 
 
 def address(pattern) -> str:
