@@ -98,7 +98,8 @@ def judge_canary(seen: CanarySeen) -> Result:
         )
     left_out = ""
     if seen.left_out:
-        left_out = f" Not sent after two rounds, since the server failed instead of refusing: {', '.join(seen.left_out)}."
+        names = ", ".join(seen.left_out)
+        left_out = f" Not sent after two rounds, since the server failed instead of refusing: {names}."
     return result(
         Verdict.PASS,
         f"In {accepted} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
@@ -164,7 +165,8 @@ def _fail_sentence(seen: CanarySeen, hits: list[Sighting]) -> str:
         )
     pages = f", from about page {_listed(first.ordinals)} of it" if first.ordinals else ""
     since = " It was planted in an earlier run." if first.earlier_run else ""
-    return f"{whose} to a prompt of {first.length:,} tokens: {first.run} of 6 marker words in a row{pages}.{since}{rate}"
+    told = f"{whose} to a prompt of {first.length:,} tokens: {first.run} of 6 marker words in a row{pages}."
+    return f"{told}{since}{rate}"
 
 
 def _listed(ordinals: tuple[int, ...]) -> str:

@@ -12,6 +12,7 @@ import orjson
 
 from kvaudit.checks.asking import Limits, Outcome, Reply, Stop
 from kvaudit.engines.completion import Dialect, Mode, Wish
+from kvaudit.prober import health
 from kvaudit.prober.replies import Gathered, Scribe, Seal, outcome_of
 from kvaudit.prober.spending import Spent, refuse_without_consent
 from kvaudit.prober.wire import Wire
@@ -23,9 +24,6 @@ from kvaudit.transport import Limits as WireLimits
 from kvaudit.transport import TransportError
 
 TOKENIZER_SECONDS = 20.0
-HEALTH_SECONDS = 60.0
-HEALTH_PAUSE = 3.0
-HEALTH_PATIENCE = 20.0
 CALIBRATION_SECONDS = 30.0
 ANSWER_SECONDS = 330.0
 """For one answer: above the 300 s that SGLang 0.5.20's decode waits before it fails (checks.md 3)."""
@@ -49,7 +47,6 @@ _MAY_HAVE_RUN = (
 )
 
 _MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)
-_ALIVE = (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.STRANGER, Outcome.DENIED)
 
 
 class CannotAsk(Exception):
@@ -344,68 +341,18 @@ class NetworkProber:
 
     async def healthy(self) -> str:
         """ "" when within 60 s every reachable node says it is healthy and a short ordinary request is
-        answered, else a sentence. Health alone proves nothing: a wedged engine says 200 (vllm.md 0).
-        A refused key says nothing about health and is left to the trials; `Stop` when the target only
-        says that we ask too often."""
-        until = self.now() + HEALTH_SECONDS
-        waiting: set[asyncio.Task[tuple[str, bool]]] = set()
-        ailing, limited = "", False
-        try:
-            while self.now() < until:
-                # A request that hangs may be one lost, so the next is sent beside it.
-                waiting.add(asyncio.create_task(self._ailing(max(until - self.now(), 1.0))))
-                patience = min(HEALTH_PATIENCE, max(until - self.now(), 0.0))
-                done, waiting = await asyncio.wait(
-                    waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
-                )
-                for task in done:
-                    ailing, limited = task.result()
-                    if not ailing:
-                        return ""
-                if done:
-                    await self.sleep(HEALTH_PAUSE)
-            for task in await _within(waiting, 5.0):
-                ailing, limited = task.result()
-                if not ailing:
-                    return ""
-        finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
-        if limited:
-            raise Stop(
-                "The target refuses even a short request as too many (429): ask it in a quieter window."
-            )
-        return ailing or f"An ordinary short request was not answered within {HEALTH_SECONDS:g} s."
+        answered, else a sentence. `Stop` when the target only says that we ask too often."""
+        return await health.watched(self, self._ailing)
 
-    async def _ailing(self, seconds: float) -> tuple[str, bool]:
-        """What is wrong now ("" = nothing), and whether it is only a rate limit."""
+    async def _ailing(self, seconds: float) -> health.Ailing:
+        """What is wrong now."""
         for wire in self.node_wires:
-            try:
-                answer = await wire.request(
-                    "GET", self.dialect.health, limits=WireLimits(total=min(seconds, 10.0))
-                )
-            except TransportError as problem:
-                return f"A node does not answer its health check any more: {problem}", False
-            if answer.status not in (200, 401, 403, 404):
-                return f"A node's health check answers {answer.status}.", False
+            if problem := await health.of_node(wire, self.dialect.health, seconds):
+                return health.Ailing(problem)
         marker = draw_marker(self.draw)
         nonce = draw_nonce(self.draw, without=marker.words)
         prompt = await self.framed(marker, CALIBRATION[0], nonce.question)
-        reply = await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds)
-        if reply.outcome in _ALIVE:
-            return "", False
-        return (
-            f"An ordinary request of {prompt.tokens} tokens is not answered any more: "
-            f"{reply.error or reply.outcome.value}"
-        ), reply.status == 429
-
-
-async def _within(
-    tasks: set[asyncio.Task[tuple[str, bool]]], seconds: float
-) -> set[asyncio.Task[tuple[str, bool]]]:
-    """Those of the tasks that end within a while."""
-    return (await asyncio.wait(tasks, timeout=seconds))[0] if tasks else set()
+        return health.of_reply(await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds))
 
 
 def _json(body: bytes) -> Any:
