@@ -18,6 +18,7 @@ import random
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -250,19 +251,23 @@ def table(runs: list[Run]) -> str:
         f"Python {platform.python_version()}, {platform.machine()}",
         "Counts are of the runs that were made; the interval is Clopper-Pearson, 95 %.",
         "",
-        f"{'row':<50} {'wanted':<9} {'happened':>10}  {'95 % interval':<17} {'tokens':>9} {'requests':>8} {'CPU s':>6}",
+        f"{'row':<50} {'wanted':<9} {'happened':>10}  {'95 % interval':<17} {'tokens':>9} {'requests':>8} {'CPU s':>6}  "
+        "verdicts",
     ]
     for row in ROWS:
         mine = [run for run in runs if run.row == row.name]
         if not mine:
             lines.append(f"{row.what:<50} {row.want:<9} {'not run':>10}")
             continue
+        found = ", ".join(
+            f"{count} {verdict}" for verdict, count in Counter(run.verdict for run in mine).items()
+        )
         good = sum(happened(run.verdict, row.want) for run in mine)
         low, high = interval(good, len(mine))
         tokens, requests = median(run.tokens for run in mine), median(run.requests for run in mine)
         lines.append(
             f"{row.what:<50} {row.want:<9} {good:>4} of {len(mine):>3}  {low:6.1%} to {high:6.1%}  {tokens:>9,.0f} "
-            f"{requests:>8.0f} {fmean(run.cpu for run in mine):>6.1f}"
+            f"{requests:>8.0f} {fmean(run.cpu for run in mine):>6.1f}  {found}"
         )
     lines += ["", *compared(runs), *false_alarms(runs)]
     return "\n".join(lines) + "\n"
