@@ -24,6 +24,7 @@ from kvaudit.web.tables import checks
 ROWS = 30
 """Rows of the table on the page itself."""
 
+SHORTEST = timedelta(minutes=10)
 LANE_PIXELS = 30
 DENSE = 800
 LINES = 500
@@ -112,9 +113,9 @@ def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trac
 
 
 def extent(marks: Sequence[Mark], spans: Sequence[Span], now: datetime) -> datetime:
-    """From when on the drawing begins: the first thing there is, an hour ago at the latest."""
+    """From when on the drawing begins: the first thing there is, ten minutes ago at the latest."""
     first = min([mark.at for mark in marks] + [span.start for span in spans], default=now)
-    return max(min(first, now - timedelta(hours=1)), now - events.LONGEST_BACK)
+    return max(min(first, now - SHORTEST), now - events.LONGEST_BACK)
 
 
 def build(
