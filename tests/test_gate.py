@@ -175,9 +175,11 @@ TROUBLE: dict[str, tuple[servers.Behaviour, str]] = {
 def test_trouble_is_an_error_with_its_own_sentence(gate: Any, serve: Any, trouble: str) -> None:
     behaviour, says = TROUBLE[trouble]
     url = serve(behaviour)
+    # only those that never end use up their deadline; the others have a generous one for slow machines
+    deadline = 2 if trouble in ("dripping", "hanging") else 30
     began = time.perf_counter()
-    run = gate("--node", url, "--timeout", "2")
-    assert time.perf_counter() - began < 4
+    run = gate("--node", url, "--timeout", str(deadline))
+    assert time.perf_counter() - began < deadline + 8
     assert run.code == 3, run.out
     assert run.line.startswith("ERROR ")
     assert says in run.line
@@ -369,7 +371,7 @@ def test_wait_ends(gate: Any) -> None:
     began = time.perf_counter()
     run = gate("--node", f"http://127.0.0.1:{servers.closed_port()}", "--wait", "0.3")
     assert run.code == 3
-    assert 0.2 < time.perf_counter() - began < 3
+    assert 0.2 < time.perf_counter() - began < 15
 
 
 @pytest.mark.usefixtures("impatient")
@@ -379,8 +381,8 @@ def test_wait_ends(gate: Any) -> None:
 def test_wait_does_not_wait_for_a_clear_answer(gate: Any, serve: Any, behaviour: servers.Behaviour) -> None:
     """Neither a fail nor a refused key becomes better by waiting."""
     began = time.perf_counter()
-    assert gate("--node", serve(behaviour), "--wait", "30").code in (1, 3)
-    assert time.perf_counter() - began < 5
+    assert gate("--node", serve(behaviour), "--wait", "60").code in (1, 3)
+    assert time.perf_counter() - began < 30
 
 
 # What only history knows

@@ -104,19 +104,28 @@ def test_audit_carries_rules_history_and_completeness(install: Any) -> None:
 
 
 def test_nodes_are_read_at_once(install: Any) -> None:
-    """Twenty nodes, 50 ms an answer: one after another would take 7 s and more."""
+    """Every node's first request is held back until all twenty are there: one after another hangs."""
     install("one")
+    waiting: set[asyncio.StreamWriter] = set()
+    inner = servers.vllm_node()
 
-    async def main() -> float:
-        async with servers.serving(servers.slow(0.05, servers.vllm_node())) as server:
+    async def main() -> int:
+        everyone = asyncio.Event()
+
+        async def behave(request: servers.Request, writer: asyncio.StreamWriter) -> None:
+            waiting.add(writer)
+            if len(waiting) == 20:
+                everyone.set()
+            await everyone.wait()
+            await inner(request, writer)
+
+        async with servers.serving(behave) as server:
             # distinct names, one address: each node has a client of its own
             target = Target("d", tuple(node(f"n{at}", server.url) for at in range(20)))
-            began = time.perf_counter()
             events = [event async for event in runner.run(target, ["one"])]
-            assert sum(isinstance(event, NodeRead) and event.node.facts is not None for event in events) == 20
-            return time.perf_counter() - began
+            return sum(isinstance(event, NodeRead) and event.node.facts is not None for event in events)
 
-    assert asyncio.run(main()) < 4
+    assert asyncio.run(main()) == 20
 
 
 def test_concurrency_is_bounded(install: Any) -> None:
@@ -192,7 +201,7 @@ def test_deadline_while_reading_leaves_every_node_with_a_problem(
     target = Target("d", (node("a", "http://127.0.0.1:9"), node("b", "http://127.0.0.1:9")))
     began = time.perf_counter()
     events = collect(target, ["one"], budget=Budget(seconds=0.2))
-    assert time.perf_counter() - began < 2
+    assert time.perf_counter() - began < 10
     problems = [event.node.problem for event in events if isinstance(event, NodeRead)]
     assert len(problems) == 2
     assert all("deadline of 0.2 s" in problem for problem in problems)
@@ -207,7 +216,7 @@ def test_a_hanging_node_has_its_own_sentence_before_the_deadline(install: Any) -
     async def main() -> list[Any]:
         async with servers.serving(servers.hanging()) as server:
             target = Target("d", (node("a", server.url),))
-            return [event async for event in runner.run(target, ["one"], budget=Budget(seconds=0.5))]
+            return [event async for event in runner.run(target, ["one"], budget=Budget(seconds=3))]
 
     [result] = finished(asyncio.run(main()))
     assert result.verdict is Verdict.PASS
@@ -250,7 +259,7 @@ def test_cancellation_while_a_node_hangs_is_seen_soon(install: Any) -> None:
     began = time.perf_counter()
     [result] = finished(asyncio.run(main()))
     assert "cancelled" in result.summary
-    assert time.perf_counter() - began < 3
+    assert time.perf_counter() - began < 6
 
 
 def test_leaving_early_stops_the_reading(install: Any) -> None:

@@ -11,7 +11,9 @@ from kvaudit.engines import reading
 from kvaudit.transport import Client, Limits
 from tests import servers
 
-QUICK = Limits(total=0.5, connect=0.4, read=0.3)
+PATIENT = Limits(total=20, connect=10, read=20)
+SILENT = Limits(total=5, connect=5, read=0.3)  # a server that sends nothing is given up early
+MIXED = Limits(total=5, connect=5, read=1.0)  # some paths answer, on a slow machine too, and one never
 TRTLLM = servers.replay(
     {
         "/version": servers.answer({"version": "1.3.0rc29"}),
@@ -32,8 +34,8 @@ def read(
     engine: str = "auto",
     *,
     key: str = "",
-    seconds: float = 5.0,
-    limits: Limits = QUICK,
+    seconds: float = 30.0,
+    limits: Limits = PATIENT,
 ) -> tuple[reading.NodeReading, servers.Server]:
     async def main() -> tuple[reading.NodeReading, servers.Server]:
         adapters = reading.adapters_for(engine)
@@ -143,15 +145,15 @@ def test_hanging_node_ends_at_its_deadline_with_the_first_sentence() -> None:
         adapters = reading.adapters_for("auto")
         async with (
             servers.serving(servers.hanging()) as server,
-            Client(server.url, allow=reading.allowed(adapters), limits=QUICK) as client,
+            Client(server.url, allow=reading.allowed(adapters), limits=SILENT) as client,
         ):
             began = loop.time()
-            got = await reading.read_node(client, adapters, declared=False, seconds=0.8)
+            got = await reading.read_node(client, adapters, declared=False, seconds=1.0)
             return got, loop.time() - began
 
     got, took = asyncio.run(timed())
     assert "sent nothing for 0.3 s" in got.problem
-    assert took < 1.5
+    assert took < 5
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_a_read_that_fails_is_the_problem_when_its_number_is_missing(
     async def behave(request: servers.Request, writer: asyncio.StreamWriter) -> None:
         await (metrics if request.path == "/metrics" else healthy)(request, writer)
 
-    got, _ = read(behave)
+    got, _ = read(behave, limits=MIXED if says == "sent nothing" else PATIENT)
     assert got.facts is None
     assert says in got.problem
 
@@ -185,7 +187,7 @@ def test_a_read_that_fails_is_no_problem_when_nothing_is_missing() -> None:
     async def behave(request: servers.Request, writer: asyncio.StreamWriter) -> None:
         await (servers.hanging() if request.path == "/metrics" else healthy)(request, writer)
 
-    got, _ = read(behave)
+    got, _ = read(behave, limits=MIXED)
     assert got.facts is not None
     assert got.facts.pool.value == 681280
 

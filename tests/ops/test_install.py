@@ -61,7 +61,7 @@ def test_what_is_there_is_not_installed_again(project: Path, have: str, want: st
     began = time.monotonic()
     done = install(project, want)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10  # an installation takes a minute
     assert not (project / ".venv" / "bin" / "python.log").exists()
 
 

@@ -58,7 +58,7 @@ def with_server(
     return asyncio.run(main())
 
 
-def asked(behaviour: servers.Behaviour, seconds: float = 0.4, **more: Any) -> Reply:
+def asked(behaviour: servers.Behaviour, seconds: float = 20.0, **more: Any) -> Reply:
     async def once(asking: NetworkProber, server: servers.Server) -> Reply:
         return await asking.ask("A", PROMPT, max_tokens=8, seconds=seconds, **more)
 
@@ -99,7 +99,8 @@ def reply_with(body: bytes, status: int = 200, content_type: str = "application/
     ],
 )
 def test_outcomes(behaviour: servers.Behaviour, outcome: Outcome, status: int) -> None:
-    reply = asked(behaviour)
+    # only what never ends uses its time up: a slow machine must not turn an answer into a time-out
+    reply = asked(behaviour, 1.0 if outcome is Outcome.TIMED_OUT else 20.0)
     assert reply.outcome is outcome, reply.error
     assert reply.valid is outcome.valid
     if status:
@@ -107,14 +108,14 @@ def test_outcomes(behaviour: servers.Behaviour, outcome: Outcome, status: int) -
 
 
 def test_a_stream_is_joined_and_its_first_token_timed() -> None:
-    reply = asked(servers.event_stream(FRAME, LAST, DONE), seconds=5.0)
+    reply = asked(servers.event_stream(FRAME, LAST, DONE))
     assert (reply.text, reply.prompt_tokens, reply.finish) == ("walnut", 40, "stop")
     assert reply.first_token is not None
     assert 0 < reply.first_token <= reply.seconds
 
 
 def test_a_request_is_cancelled_on_purpose_and_not_called_late() -> None:
-    assert asked(servers.hanging(), seconds=5.0, cancel_after=0.05).outcome is Outcome.CANCELLED
+    assert asked(servers.hanging(), seconds=20.0, cancel_after=0.05).outcome is Outcome.CANCELLED
 
 
 def test_the_error_of_an_answer_is_kept_short_and_redacted() -> None:
@@ -126,7 +127,7 @@ def test_the_error_of_an_answer_is_kept_short_and_redacted() -> None:
 
 def test_a_refused_prompt_costs_nothing_and_an_answered_one_its_length() -> None:
     async def use(asking: NetworkProber, server: servers.Server) -> tuple[int, int]:
-        await asking.ask("A", PROMPT, max_tokens=8, seconds=1.0)
+        await asking.ask("A", PROMPT, max_tokens=8, seconds=20.0)
         return asking.spent.requests, asking.spent.prompt_tokens
 
     assert with_server(servers.event_stream(LONG, DONE), use) == (1, 0)
@@ -157,10 +158,10 @@ def test_a_pause_takes_effect_before_the_next_request() -> None:
     paused: list[str] = []
 
     async def use(asking: NetworkProber, server: servers.Server) -> int:
-        await asking.ask("A", PROMPT, max_tokens=8, seconds=1.0)
+        await asking.ask("A", PROMPT, max_tokens=8, seconds=20.0)
         paused.append("Paused by the fleet's owner.")
         with pytest.raises(Stop, match="fleet's owner"):
-            await asking.ask("A", PROMPT, max_tokens=8, seconds=1.0)
+            await asking.ask("A", PROMPT, max_tokens=8, seconds=20.0)
         with pytest.raises(Stop, match="fleet's owner"):
             await asking.healthy()
         return len(server.requests)
