@@ -251,8 +251,8 @@ def table(runs: list[Run]) -> str:
         f"Python {platform.python_version()}, {platform.machine()}",
         "Counts are of the runs that were made; the interval is Clopper-Pearson, 95 %.",
         "",
-        f"{'row':<50} {'wanted':<9} {'happened':>10}  {'95 % interval':<17} {'tokens':>9} {'requests':>8} {'CPU s':>6}  "
-        "verdicts",
+        f"{'row':<50} {'wanted':<9} {'happened':>10}  {'95 % interval':<17} {'tokens':>9} {'requests':>8} {'CPU s':>6} "
+        " verdicts",
     ]
     for row in ROWS:
         mine = [run for run in runs if run.row == row.name]

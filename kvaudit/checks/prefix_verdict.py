@@ -133,11 +133,16 @@ def judge_prefix(seen: PrefixSeen) -> Result:
         if stolen
         else ""
     )
+    told = (
+        f"by count and by time ({len(seen.hits)} timed pairs)"
+        if "timing" in measures
+        else f"by count; {len(seen.hits)} timed pairs are too few to say the same of times"
+    )
     tiers = "" if seen.tier_asked else " Tiers beyond the pool were not filled."
     return result(
         Verdict.PASS,
         f"Tenant {a}'s own prefix hits the cache ({len(own_hits)} of {_asked(seen, 'own')}) and tenant {b} misses "
-        f"it by count and by time ({len(seen.hits)} timed pairs).{warning}{tiers}",
+        f"it {told}.{warning}{tiers}",
         "Run again weekly and after changes of the gateway.",
         warn=bool(stolen) or not seen.tier_asked,
     )

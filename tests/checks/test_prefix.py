@@ -70,7 +70,12 @@ FAST, SLOW = times(100, 0.02, seed=2), times(100, 0.1, seed=3)
         (timed(times(100, 0.1), SLOW, FAST), PASS, False, "100 timed pairs"),
         (timed(times(100, 0.098, 0.001), times(100, 0.1, 0.001), FAST), PASS, False, ""),  # 2 % is no gain
         (timed(SLOW, [*times(50, 0.1), *times(50, 0.2)], FAST), ERROR, False, "drifted"),
-        (timed(times(20, 0.02), SLOW[:20], FAST[:20]), PASS, False, ""),  # too few to say anything
+        (
+            timed(times(20, 0.02), SLOW[:20], FAST[:20]),
+            PASS,
+            False,
+            "too few to say",
+        ),  # too few to say anything
         (caches(stopped="The budget is used up."), OPEN, False, "budget"),
         (caches(unhealthy="Silent."), FAIL, False, "no longer healthy"),
         (caches(trials=[seen_as("own", 9, BUSY)] * 4 + [seen_as("own", 9)] * 30), OPEN, False, "void"),

@@ -70,7 +70,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, Outcome]]:
 
 
 def test_a_clean_target_passes_all_of_a_nightly_set(sent: Any) -> None:
-    permission = Permission(consent=True, seed=7, prompt_tokens=340_000)
+    permission = Permission(consent=True, seed=7, prompt_tokens=120_000)
     _, results = audited(
         ["accounting", "rejection", "coherence", "canary"], ["healthy"], permission=permission
     )
@@ -78,7 +78,7 @@ def test_a_clean_target_passes_all_of_a_nightly_set(sent: Any) -> None:
         "accounting": "pass",
         "rejection": "pass",
         "coherence": "pass",
-        "canary": "inconclusive",  # the ceiling allows 13 rounds of 8,000 tokens and a pass needs 20
+        "canary": "inconclusive",  # the ceiling allows a few rounds of 8,000 tokens and a pass needs 20
     }
     assert sent[-1][1] == HEALTH  # a normal answer after every check
 
@@ -102,7 +102,7 @@ def test_a_wedged_engine_ends_the_set(sent: Any) -> None:
 
 def test_without_consent_nothing_of_the_boundary_is_sent(sent: Any) -> None:
     checks = ["accounting", "rejection", "coherence", "canary", "prefill", "prefix"]
-    _, results = audited(checks, ["none"], permission=Permission(seed=7, prompt_tokens=700_000))
+    _, results = audited(checks, ["none"], permission=Permission(seed=7, prompt_tokens=120_000))
     assert max(tokens for _, tokens, _ in sent) < N - 8
     assert {result.check for result in results if result.verdict is Verdict.PASS} <= {"accounting", "prefix"}
 
