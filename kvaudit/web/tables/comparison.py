@@ -12,7 +12,7 @@ from kvaudit.audits.models import Result, Run
 from kvaudit.audits.outcome import counting
 from kvaudit.fleet.models import NodeSnapshot
 from kvaudit.web.tables import checks
-from kvaudit.web.tables.measures import label
+from kvaudit.web.tables.measures import absent, label
 
 MOST_LINES = 400
 LONGEST_LIST = 12
@@ -114,7 +114,8 @@ def flat(measures: Any, lead: str = "") -> list[tuple[str, str]]:
     if isinstance(measures, Mapping):
         found = []
         for key, value in measures.items():
-            found += flat(value, f"{lead} › {_named(key, lead)}" if lead else _named(key, lead))
+            path = f"{lead} › {_named(key, lead)}" if lead else _named(key, lead)
+            found += [(path, absent(str(key)))] if value is None else flat(value, path)
         return found
     if isinstance(measures, list) and any(isinstance(each, (Mapping, list)) for each in measures):
         if len(measures) > LONGEST_LIST:

@@ -139,10 +139,10 @@ def _time(length: timedelta) -> str:
 def _share(statement: Statement, standing: Standing) -> str:
     share = statement.share(standing)
     if 0 < share < 0.001:
-        return "under 0.1 %"
+        return "under 0.1\u00a0%"
     if 0.999 < share < 1:
-        return "over 99.9 %"
-    return f"{share:.1%}".replace("%", " %")
+        return "over 99.9\u00a0%"
+    return f"{share:.1%}".replace("%", "\u00a0%")
 
 
 def totals(statement: Statement) -> list[Total]:
@@ -183,7 +183,11 @@ def described(statement: Statement) -> str:
 def rows(statement: Statement) -> Sequence[tuple[Span, str, str]]:
     """The table twin, in order of time: span, style of its mark, what its bound reads."""
     return [
-        (span, VERDICTS[span.standing], "" if span.bound is None else f"{span.bound:.2%}".replace("%", " %"))
+        (
+            span,
+            VERDICTS[span.standing],
+            "" if span.bound is None else f"{span.bound:.2%}".replace("%", "\u00a0%"),
+        )
         for span in statement.spans
     ]
 

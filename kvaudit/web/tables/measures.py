@@ -75,6 +75,11 @@ def label(name: str) -> str:
     return _LABELS.get(name) or name.replace("_", " ").strip().capitalize() or "(no name)"
 
 
+def absent(name: str) -> str:
+    """What a measure without a value reads as."""
+    return _WITHOUT.get(name, "unknown")
+
+
 def _measure(name: str, value: Any) -> Measure:
     shown = label(name)
     if value is None:

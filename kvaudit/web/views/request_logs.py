@@ -24,7 +24,7 @@ from kvaudit.web.tables import exposure as windows
 from kvaudit.web.tables import request_logs as table
 
 MOST_TENANTS = 200
-MOST_HITS = 200
+MOST_HITS = 50
 
 
 @page("GET", "POST")

@@ -58,7 +58,14 @@ def test_unknown_fingerprints_are_not_equal(people, pair):
 
 @pytest.mark.parametrize(
     ("query", "status"),
-    [("", 200), ("a=1", 404), ("a=x&b=y", 404), ("a=%00", 200), ("a=99999999999999999999&b=1", 404), ("a=%C2%B2", 404)],
+    [
+        ("", 200),
+        ("a=1", 404),
+        ("a=x&b=y", 404),
+        ("a=%00", 200),
+        ("a=99999999999999999999&b=1", 404),
+        ("a=%C2%B2", 404),
+    ],
 )
 def test_odd_numbers_are_answered_in_words(people, pair, query, status):
     assert people.viewer.get(f"/compare/?{query}").status_code == status
@@ -85,7 +92,11 @@ def test_the_number_of_queries_is_fixed(people, two, django_assert_max_num_queri
     ("measures", "paths"),
     [
         ({"pool_tokens": 5}, [("KV pool, smallest (tokens)", "5")]),
-        ({"nodes": [{"node": "a", "pool": None}]}, [("Nodes › a › node", "a"), ("Nodes › a › pool", "unknown")]),
+        (
+            {"nodes": [{"node": "a", "pool": None}]},
+            [("Nodes › a › node", "a"), ("Nodes › a › pool", "unknown")],
+        ),
+        ({"danger_zone": None}, [("Danger zone (prompt tokens)", "none found")]),
         ({"many": [{"x": 1}] * 13}, [("Many", "13 entries")]),
         ({"zone": [1, 2]}, [("Zone", "[1, 2]")]),
         ({}, []),

@@ -38,7 +38,7 @@ def open_zone(pair):
 def test_never_tested_is_not_known(people, pair):
     page = shown(people.viewer.get("/d/chat-large/exposure/"))
     assert "Not known: 30 d" in page
-    assert "100.0 %" in page
+    assert "100.0\u00a0%" in page
     assert "canary had never run; rejection had never run" in page
 
 
@@ -65,7 +65,7 @@ def test_passes_bound_and_say_so(people, pair):
     page = shown(people.viewer.get("/d/chat-large/exposure/"))
     assert "fewer than 4.9% of requests like ours" in page
     assert "That is a bound, not a no." in page
-    assert "4.89 %" in page
+    assert "4.89\u00a0%" in page
 
 
 def test_the_window_is_in_the_url(people, open_zone):

@@ -1,0 +1,149 @@
+"""History, comparison, exposure and request logs in a real browser: accessible, within the policy, at every width,
+without JavaScript; and the questions of a security team answered by clicking."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import expect
+
+from kvaudit.audits.models import CheckState, Result
+from kvaudit.fleet.models import Tenant
+from tests.browser.test_pages import EVIL, _axe
+from tests.factories import a_team
+from tests.web import scene
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SHOTS = os.environ.get("KVAUDIT_SHOTS", "")  # a folder for pictures of every page
+
+
+@pytest.fixture
+def addresses(tmp_path) -> dict[str, str]:
+    team = a_team("platform")
+    first, *rest = scene.a_fleet(team, 5)
+    now = timezone.now()
+    Tenant.objects.create(deployment=first, name="acme")
+    before = scene.a_run(
+        first, {"pool": "pass", "version": "fail"}, at=now - timedelta(days=9), measures=scene.LARGE_POOL
+    )
+    after = scene.a_run(
+        first, {"pool": "fail", "drift": "pass"}, at=now - timedelta(days=1), measures=scene.SHORT_POOL
+    )
+    Result.objects.filter(run=after, check_id="drift").update(summary=EVIL, measures={"odd": EVIL})
+    CheckState.objects.filter(deployment=first, check_id="pool").update(since=now - timedelta(days=5))
+    for check, verdict, start, end in (
+        ("canary", "pass", 26, 12), ("rejection", "pass", 26, 12), ("canary", "fail", 3, 2),
+    ):  # fmt: skip
+        run = scene.a_run(first, {check: verdict}, at=now - timedelta(days=start))
+        result = run.results.get()
+        Result.objects.filter(pk=result.pk).update(measures={"bound": 0.0489})
+        CheckState.objects.create(
+            deployment=first, check_id=check, verdict=verdict, severity=result.severity, summary=result.summary,
+            since=now - timedelta(days=start), last_confirmed=now - timedelta(days=end),
+            expires_at=now - timedelta(days=end - 7), closed_at=now - timedelta(days=end), run=run, result=result,
+        )  # fmt: skip
+    return {
+        "history": "/history/",
+        "history filtered": "/history/?verdict=fail&deployment=chat",
+        "history nothing": "/history/?check=session",
+        "history odd": "/history/?since=soon",
+        "compare": f"/compare/?a={before.pk}&b={after.pk}",
+        "compare form": "/compare/",
+        "exposure": f"/d/{first.slug}/exposure/",
+        "exposure untested": f"/d/{rest[3].slug}/exposure/",
+        "import log": f"/d/{first.slug}/exposure/import/",
+    }
+
+
+@pytest.fixture
+def log(tmp_path) -> Path:
+    moment = (timezone.now() - timedelta(days=1)).isoformat()
+    lines = ["time,prompt_tokens,tenant,id,prefill_seconds"]
+    lines += [f"{moment},{700_000 if n % 9 == 0 else 9_000},{'acme' if n % 2 else 'other'},r-{n},{0.2 if n % 9 == 0 else 2}"
+              for n in range(600)]  # fmt: skip
+    path = tmp_path / "gateway.csv"
+    path.write_text("\n".join([*lines, "broken", "=cmd()<script>,1,2,3,4"]))
+    return path
+
+
+def pictured(page, name, visitor_width, scheme="light"):
+    if SHOTS:
+        page.screenshot(
+            path=f"{SHOTS}/hist-{name.replace(' ', '-')}-{scheme}-{visitor_width}.png", full_page=True
+        )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_are_accessible_and_keep_to_the_policy(visit, addresses, log, scheme):
+    visitor = visit(color_scheme=scheme)
+    problems = {}
+    for name, path in addresses.items():
+        page = visitor.go(path)
+        pictured(page, name, 1280, scheme)
+        if found := _axe(page):
+            problems[name] = found
+    page = visitor.go(addresses["import log"])
+    page.get_by_label("The log").set_input_files(log)
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_text("lay inside the danger zone")).to_be_visible()
+    pictured(page, "log", 1280, scheme)
+    if found := _axe(page):
+        problems["log"] = found
+    assert not problems
+    assert [each for each in visitor.complaints if "404" not in each] == []
+
+
+@pytest.mark.parametrize("width", [360, 2560])
+def test_nothing_scrolls_sideways(visit, addresses, log, width):
+    visitor = visit(viewport={"width": width, "height": 800})
+    wide = {}
+    for name, path in addresses.items():
+        page = visitor.go(path)
+        pictured(page, name, width)
+        if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
+            wide[name] = found
+    page = visitor.go(addresses["import log"])
+    page.get_by_label("The log").set_input_files(log)
+    page.get_by_role("button", name="Import").click()
+    pictured(page, "log", width)
+    if (found := page.evaluate("document.documentElement.scrollWidth")) > width:
+        wide["log"] = found
+    assert not wide
+
+
+def test_the_security_teams_questions_without_javascript(visit, addresses, log):
+    visitor = visit(java_script_enabled=False)
+    # "Show me every audit of this deployment, what was sent, what came back."
+    page = visitor.go("/d/chat-000/")
+    page.get_by_role("link", name="All its results").click()
+    expect(page.get_by_role("heading", name="Audit history")).to_be_visible()
+    page.get_by_label("Verdict").select_option("fail")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.get_by_label("Deployment", exact=True)).to_have_value("chat-000")
+    page.get_by_label("Save these filters as").fill("Fails of chat-000")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.get_by_role("link", name="Fails of chat-000").click()
+    expect(page).to_have_url(re.compile(r"/history/\?deployment=chat-000&.*verdict=fail"))
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV of all rows").click()
+    assert "chat-000" in Path(download.value.path()).read_text()
+    page.get_by_role("row").nth(1).get_by_role("link", name=re.compile(r"^\d+$")).click()
+    expect(page.get_by_role("heading", name=re.compile("^Run "))).to_be_visible()
+    # "Was anybody exposed between these dates?"
+    page = visitor.go("/d/chat-000/")
+    page.get_by_role("link", name="Was anybody exposed?").click()
+    expect(page.get_by_text("Yes: in this window the deployment was shown leaking")).to_be_visible()
+    page.get_by_role("link", name="Import a request log").click()
+    page.get_by_label("The log").set_input_files(log)
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_text("67 requests or more of 2 tenants lay inside the danger zone.")).to_be_visible()
+    page.get_by_label("Name as the log has it").fill("acme")
+    page.get_by_role("button", name="Look up").click()
+    expect(page.get_by_text("of its 300 requests in the window lay inside.")).to_be_visible()
+    assert visitor.complaints == []
