@@ -192,10 +192,11 @@ def _figures(incident: Incident) -> dict[str, str]:
             else f"{incident.affected_from:,} tokens"
         )
     if incident.window_to:
-        began = _utc(incident.window_from) if incident.window_from else "no valid pass before it"
+        first = f"its first fail ({_utc(incident.window_to)})"
         found["Exposure window"] = (
-            f"from the last valid pass of {incident.window_check} ({began}) "
-            f"to its first fail ({_utc(incident.window_to)})"
+            f"from the last valid pass of {incident.window_check} ({_utc(incident.window_from)}) to {first}"
+            if incident.window_from
+            else f"no beginning: {incident.window_check} had never passed before {first}"
         )
     if incident.first_evidence_at and incident.last_evidence_at:
         found["Evidence"] = f"{_utc(incident.first_evidence_at)} to {_utc(incident.last_evidence_at)}"

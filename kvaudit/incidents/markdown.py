@@ -65,8 +65,11 @@ def _section(title: str, text: str) -> str:
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [" | ".join(columns), " | ".join("---" for _ in columns)]
-    lines += [" | ".join(cell(each) or " " for each in row) for row in rows]
+    """Columns in which nothing stands are left out."""
+    filled = [list(row) for row in rows]
+    kept = [number for number in range(len(columns)) if any(row[number] for row in filled)]
+    lines = [" | ".join(columns[number] for number in kept), " | ".join("---" for _ in kept)]
+    lines += [" | ".join(cell(row[number]) or " " for number in kept) for row in filled]
     return "\n".join(f"| {line} |" for line in lines)
 
 
@@ -81,7 +84,7 @@ def _about(document: Document) -> str:
         ("Window", window),
         ("Released", document.released),
     ]
-    return _table(("", ""), [(f"{name}", value) for name, value in rows if value])
+    return _table(("Fact", "Value"), [(f"{name}", value) for name, value in rows if value])
 
 
 def _impact(document: Document) -> str:

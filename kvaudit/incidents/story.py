@@ -20,13 +20,14 @@ from django.utils import timezone
 from kvaudit.accounts.models import Team, User
 from kvaudit.accounts.roles import Role
 from kvaudit.accounts.services import grant_role
-from kvaudit.audits.models import Run
+from kvaudit.audits.models import CheckState, Run
 from kvaudit.audits.services import audit_now
 from kvaudit.fleet.models import Deployment
 from kvaudit.incidents import opening, postmortem, restoring
 from kvaudit.incidents.models import ActionItem, Incident, Kind, State
 from kvaudit.incidents.moving import IncidentProblem
 from kvaudit.lab.story import answered, wish
+from kvaudit.verdict import Verdict
 
 ACTOR = "command:lab_story"
 SLUG = "lab-leaking"
@@ -146,9 +147,8 @@ class _Teller:
         texts = {
             "summary": f"Prompts of {lengths} and more were answered with HTTP 200 out of pages that other requests "
             f"had filled. {checks} showed it on {builds}; no customer was served from this lab.",
-            "detection": f"The scheduled audit's {checks} failed and opened the incident by itself.",
-            "missed_by": "The pool check had said that the pool does not hold the context, and nothing acted on it: "
-            "the deployment took traffic all the same.",
+            "detection": f"An audit's {checks} failed, and that opened the incident by itself.",
+            "missed_by": self._missed(),
             "overlap": "A pool above the context never reaches the rejection; a rejection that ends before the "
             "transfer makes a small pool harmless. Only both together leak.",
             "lessons": "- A failing pool check blocks traffic.\n"
@@ -174,6 +174,24 @@ class _Teller:
                 )
             if not incident.action_items.exists():
                 self._actions(incident)
+
+    def _missed(self) -> str:
+        """What the pool check said, if it said anything before the fix."""
+        failed = (
+            CheckState.objects.filter(
+                deployment=self.deployment, check_id="pool", verdict=Verdict.FAIL.value, node=None
+            )
+            .order_by("since")
+            .first()
+        )
+        if failed is None:
+            return (
+                "The pool check had not failed: nothing compared the pool with the context before the leak."
+            )
+        return (
+            f"The pool check failed too, since {failed.since:%Y-%m-%d %H:%M} UTC, and no gate stood between it and "
+            "traffic."
+        )
 
     def _impact(self, incident: Incident, lengths: str) -> None:
         lines = (

@@ -131,7 +131,7 @@ def preview(request: SignedIn, pk: int) -> HttpResponse:
         "section": "incidents",
         "incident": found,
         "public": is_public,
-        "html": prose.render(_without_folds(text)),
+        "html": prose.render(_without_folds(text), headings_from=0),
         "removed": text.count(exporting.REMOVED),
     }
     return render(request, "incidents/preview.html", context)

@@ -53,7 +53,7 @@ def published(request: SignedIn, name: str) -> HttpResponse:
         "section": "library",
         "entry": entry,
         "document": entry.document,
-        "html": prose.render(to_markdown(entry.document)),
+        "html": prose.render(to_markdown(entry.document), headings_from=0),
         "caught": sorted(caught, key=lambda each: (order[each.answer], each.deployment.slug))[:MOST_SHOWN],
         "more": max(0, len(caught) - MOST_SHOWN),
         "sentence": _sentence(Counter(each.answer for each in caught), len(caught)),
