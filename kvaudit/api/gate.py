@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kvaudit.audits.history import history_for
+from kvaudit.audits.models import CheckState
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.checks.contract import History
 from kvaudit.fleet.models import Deployment
@@ -98,6 +99,15 @@ def findings(past: Past) -> Iterable[Reason]:
             yield _reason(now)
 
 
+def unrefuted(past: Past) -> Iterable[Reason]:
+    """Checks that failed and have learnt nothing since: a test that could not be done takes nothing back."""
+    rows = CheckState.objects.unrefuted().filter(deployment=past.deployment).order_by("check_id")
+    for check, summary in rows.exclude(check_id__in=(*NOT_ASKED, "drift")).values_list(
+        "check_id", "failed_summary"
+    ):
+        yield Reason(check, Verdict.INCONCLUSIVE, f"it failed and has shown nothing else since: {summary}")
+
+
 def edge_limit(past: Past) -> Iterable[Reason]:
     """A declared edge limit stands for the context only once it was seen refusing."""
     declared = past.deployment.edge_limit
@@ -122,7 +132,7 @@ def quarantine(past: Past) -> Iterable[Reason]:
         yield Reason("quarantine", Verdict.FAIL, f"under quarantine since {since}{of}: {held.reason}")
 
 
-SOURCES: tuple[Source, ...] = (quarantine, drift, findings, edge_limit)
+SOURCES: tuple[Source, ...] = (quarantine, drift, findings, unrefuted, edge_limit)
 
 _WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
 

@@ -124,6 +124,23 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
         """What holds now: one row per deployment, node and check, by the partial index alone."""
         return self.as_of()
 
+    def unrefuted(self, moment: datetime | None = None) -> Self:
+        """Intervals of a moment that learnt nothing (*inconclusive*, *error*) after a *fail*: a test that could
+        not be done takes nothing back. ``failed_severity`` and ``failed_summary`` are those of that fail."""
+        concluded = self.model._default_manager.filter(
+            deployment=models.OuterRef("deployment"),
+            check_id=models.OuterRef("check_id"),
+            node=None,
+            since__lt=models.OuterRef("since"),
+            verdict__in=("pass", "fail"),
+        ).order_by("-since", "-id")
+        rows = self.as_of(moment).filter(node=None, verdict__in=("inconclusive", "error"))
+        found = {
+            f"failed_{name or 'verdict'}": models.Subquery(concluded.values(name or "verdict")[:1])
+            for name in ("", "severity", "summary")
+        }
+        return rows.annotate(**found).filter(failed_verdict="fail")
+
     def history(self, deployment: Deployment, check_id: str) -> Self:
         """Every interval of one check, newest first."""
         return self.filter(deployment=deployment, check_id=check_id).order_by("-since", "-id")

@@ -13,6 +13,7 @@ from kvaudit import checks
 from kvaudit.accounts.tokens import create_token, revoke_token
 from kvaudit.api import gate
 from kvaudit.api.bodies import LARGEST_BODY
+from kvaudit.audits.models import CheckState
 from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict
 from tests import factories
@@ -71,6 +72,28 @@ def test_a_capacity_change_counts_before_drift_is_judged_again(
     a_state(deployment, "drift")
     a_change(deployment, significant=significant)
     assert gate.answer(deployment).verdict is verdict
+
+
+@pytest.mark.parametrize("then", ["inconclusive", "error"])
+def test_a_fail_is_not_taken_back_by_a_test_that_could_not_be_done(deployment: Deployment, then: str) -> None:
+    """Otherwise an endpoint that does not answer would be the way past the gate."""
+    now = timezone.now()
+    a_state(deployment, "drift")
+    a_state(
+        deployment,
+        "coherence",
+        "fail",
+        since=now - timedelta(hours=3),
+        last_confirmed=now - timedelta(hours=2),
+        closed_at=now - timedelta(hours=1),
+    )
+    a_state(deployment, "coherence", then)
+    answer = gate.answer(deployment)
+    assert answer.verdict is Verdict.INCONCLUSIVE
+    assert "it failed and has shown nothing else since: coherence says fail" in answer.summary
+    CheckState.objects.filter(closed_at=None, check_id="coherence").update(closed_at=now)
+    a_state(deployment, "coherence", "pass", since=now, last_confirmed=now)
+    assert gate.answer(deployment).verdict is Verdict.PASS
 
 
 def test_an_expired_drift_is_inconclusive(deployment: Deployment) -> None:

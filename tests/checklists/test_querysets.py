@@ -133,6 +133,33 @@ def test_a_waiver_hides_anything_but_a_leak(
     assert statuses(deployment)[item] == ("waived" if waived else "inconclusive")
 
 
+@pytest.mark.parametrize("then", ["inconclusive", "error"])
+@pytest.mark.parametrize(
+    ("item", "check", "severity", "claim", "status"),
+    [
+        ("4", "canary", "critical", "waiver", "as it says"),
+        ("3", "accounting", "high", "waiver", "waived"),
+        ("D", "session", "high", "attestation", "as it says"),
+    ],
+)
+def test_a_test_that_could_not_be_done_takes_no_fail_back(
+    item: str, check: str, severity: str, claim: str, status: str, then: str
+) -> None:
+    """Otherwise an endpoint that does not answer would turn a leak into something that can be waived."""
+    deployment, now = a_deployment(), timezone.now()
+    a_claim = an_attestation if claim == "attestation" else a_waiver
+    a_claim(deployment, item)
+    before = now - timedelta(days=3)
+    scene.stands(deployment, {check: "fail"}, since=before)
+    CheckState.objects.update(severity=severity, last_confirmed=before, closed_at=now - timedelta(days=2))
+    scene.stands(deployment, {check: then})
+    expected = then if status == "as it says" else status
+    assert statuses(deployment)[item] == expected
+    assert statuses(deployment, before)[item] == "fail", "before anybody claimed anything"
+    CheckState.objects.filter(verdict="fail").update(verdict="pass", severity="")
+    assert statuses(deployment)[item] == ("attested" if claim == "attestation" else "waived")
+
+
 def test_a_waiver_of_what_complies_is_idle() -> None:
     deployment = a_deployment()
     scene.stands(deployment, {"pool": "pass"})
@@ -252,7 +279,7 @@ def test_queries_do_not_grow_with_the_fleet(moment: timedelta | None) -> None:
 
     few = asked(1)
     Deployment.objects.filter(slug__startswith="chat-").update(slug="first")
-    assert asked(8) == few == 8
+    assert asked(8) == few == 9
 
 
 class Story(TestCase):
