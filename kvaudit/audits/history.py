@@ -77,12 +77,18 @@ def _completed(ids: list[int]) -> dict[int, dict[str, datetime]]:
     """Deployment -> check -> when it last completed, whatever its verdict.
 
     *error* is no completion: kvaudit failed and nothing was learnt (checks.md, Verdicts), so an
-    expired key must not close checklist item 5.
+    expired key must not close checklist item 5. Nor is a check that sent nothing: without an entry, a key
+    or after an earlier check ended the set it is *inconclusive* and says ``asked: false``.
     """
     found: dict[int, dict[str, datetime]] = defaultdict(dict)
     rows = (
         CheckState.objects.filter(
             ~Q(verdict=Verdict.ERROR.value), deployment__in=ids, node=None, check_id__in=GATE
+        )
+        .filter(
+            ~Q(verdict=Verdict.INCONCLUSIVE.value)
+            | Q(result__measures__asked__isnull=True)
+            | Q(result__measures__asked=True)
         )
         .values_list("deployment_id", "check_id")
         .annotate(Max("last_confirmed"))

@@ -176,6 +176,7 @@ def unaskable(check: str, audit: Audit, needs: str) -> Result:
         check,
         Verdict.INCONCLUSIVE,
         f"{check} was not asked: {reason[0].lower()}{reason[1:].rstrip('.')}.",
+        measures={"asked": False},
         next="Give the entry URL and the tenants' keys (kvaudit probe --entry URL --tenant-a-key-env A ...).",
         does_not_prove="Anything: no request was sent.",
     )

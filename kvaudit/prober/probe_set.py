@@ -145,6 +145,7 @@ def _not_asked(check_id: str, why: str) -> Result:
         check_id,
         Verdict.INCONCLUSIVE,
         f"{check_id} was not asked: {why}",
+        measures={"asked": False},
         next="Resolve what ended the set, then run it again.",
         does_not_prove="Anything: no request was sent.",
     )
