@@ -66,4 +66,5 @@ def _instant(text: str | None) -> datetime | None:
         found = datetime.fromisoformat((text or "").replace(" ", "+"))
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    # At either end of the calendar no other zone can say the same moment.
+    return found if found.tzinfo and 1970 <= found.year < 9999 else None
