@@ -1,6 +1,6 @@
 """Hours in which audits may run."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,6 +12,9 @@ WEEKEND = {"days": ["sat", "sun"], "from": "00:00", "to": "24:00", "zone": "UTC"
 
 def utc(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+HOUR = timedelta(hours=1)
 
 
 @pytest.mark.parametrize(
@@ -71,3 +74,19 @@ def test_a_wrong_window_is_a_sentence(wrong):
 
 def test_right_windows_have_no_problem():
     assert windows.problem([NIGHT, WEEKEND]) == ""
+
+
+@pytest.mark.parametrize(
+    ("lists", "expected"),
+    [
+        ([], []),
+        ([{"from": "22:00", "to": "06:00"}], [(0, 6), (22, 30), (46, 48)]),
+        ([{"days": ["fri"], "from": "10:00", "to": "12:00"}], [(34, 36)]),
+        ([{"from": "10:00", "to": "12:00"}, {"from": "11:00", "to": "13:00"}], [(10, 13), (34, 37)]),
+        ([{"from": "01:00", "to": "03:00", "zone": "Europe/Berlin"}], [(0, 2), (24, 26)]),
+    ],
+)
+def test_spans_are_clipped_joined_and_in_order(lists, expected):
+    start = datetime(2026, 1, 1, tzinfo=UTC)  # a Thursday
+    found = windows.spans(lists, start, start + timedelta(days=2))
+    assert [((a - start) / HOUR, (b - start) / HOUR) for a, b in found] == expected

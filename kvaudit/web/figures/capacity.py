@@ -4,7 +4,7 @@ danger zone between pool and context."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -105,17 +105,7 @@ def lasting(seen: Sequence[Seen], now: datetime) -> list[Seen]:
     for each in reversed(seen):
         after = following.get(each.node)
         until = min(each.end + READ_FOR, after.start if after else now)
-        found.append(
-            Seen(
-                each.node,
-                each.role,
-                each.start,
-                max(each.end, until),
-                each.pool,
-                each.context,
-                each.version,
-            )
-        )
+        found.append(replace(each, end=max(each.end, until)))
         following[each.node] = each
     return found[::-1]
 
@@ -145,7 +135,7 @@ def steps(seen: Sequence[Seen], declared_context: int | None) -> list[Step]:
             step.start,
         )
         if last and same:
-            found[-1] = Step(last.start, step.end, step.pool, step.prefill, step.context)
+            found[-1] = replace(last, end=step.end)
         else:
             found.append(step)
     return found
