@@ -10,7 +10,6 @@ from django.utils import timezone
 
 from kvaudit.incidents import chronicle
 from kvaudit.incidents.models import Incident, Quarantine, TimelineEvent
-from kvaudit.web.figures import events
 from kvaudit.web.figures.events import Mark, Span
 from kvaudit.web.figures.frame import Figure, Trace, Twin
 from kvaudit.web.figures.timeline import COLUMNS, build, table_rows
@@ -52,8 +51,8 @@ def draw(incident: Incident) -> tuple[list[Trace], dict[str, Any]]:
     spans = []
     if incident.window_to is not None:
         start = incident.window_from or incident.window_to - timedelta(minutes=1)
-        spans.append(Span(WINDOW, start, incident.window_to, "fail", "last valid pass to first fail"))
+        spans.append(Span(WINDOW, start, incident.window_to, WINDOW, "last valid pass to first fail"))
     for held in Quarantine.objects.filter(incident=incident):
-        spans.append(Span(QUARANTINE, held.valid_from, held.valid_to, events.PAUSED, held.reason))
+        spans.append(Span(QUARANTINE, held.valid_from, held.valid_to, QUARANTINE, held.reason))
     first = min([mark.at for mark in marks] + [span.start for span in spans], default=end)
     return build(marks, spans, [], min(first, end - timedelta(hours=1)), end)
