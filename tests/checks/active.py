@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from kvaudit import checks as registry
@@ -12,7 +13,7 @@ from kvaudit.checks.trials import Trial
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.inprocess import in_process
-from kvaudit.prober import NetworkProber, Permission, prober_for
+from kvaudit.prober import NetworkProber, Permission, Spent, prober_for
 from kvaudit.runner import read_node
 from kvaudit.targets import Credentials, Node, Target, Tenant
 from kvaudit.verdict import Result
@@ -100,7 +101,8 @@ async def _in_lab(
         with lab.joined():
             target = target_of(lab, **more)
             nodes = [await read_node(node) for node in target.nodes]
-            prober = await prober_for(target, nodes, permission or Permission(consent=True, seed=7))
+            given_permission = replace(permission or Permission(consent=True, seed=7), spent=Spent())
+            prober = await prober_for(target, nodes, given_permission)  # what was spent belongs to one run
             if meddle is not None:
                 meddle(lab, prober)
             given = Audit("lab", nodes, rules=target.rules, history=history, prober=prober)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from kvaudit.checks.asking import Outcome
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.inprocess import in_process
-from kvaudit.prober import NetworkProber, Permission
+from kvaudit.prober import NetworkProber, Permission, Spent
 from kvaudit.report import build
 from kvaudit.verdict import Result, Verdict
 from tests.checks.active import A, B, N, target_of
@@ -41,7 +42,7 @@ def audited(
                     target_of(lab, **(target or {})),
                     checks,
                     budget=runner.Budget(seconds=20_000),
-                    permission=permission,
+                    permission=replace(permission, spent=Spent()),  # belongs to one run
                     cancelled=cancelled,
                 )
                 async for event in run:
