@@ -31,6 +31,8 @@ IPAddress = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host, port) -> addresses as text; raises OSError (socket.gaierror) when there is none."""
 
+LONGEST_URL = 2_000
+
 _DENIED = tuple(
     (ip_network(network), why)
     for network, why in (
@@ -134,6 +136,10 @@ def parse_base_url(url: str) -> BaseURL:
         )
     if parts.query or parts.fragment:
         raise BadURL(f"The URL {shown} must be a base URL, without '?' or '#'.")
+    if not parts.path.isascii():
+        raise BadURL(f"The path in {shown} has characters outside ASCII; write them percent-encoded.")
+    if len(text) > LONGEST_URL:
+        raise BadURL(f"The URL {shown[:80]}... is longer than {LONGEST_URL:,} characters.")
     if port == 0:
         raise BadURL(f"The URL {shown} has port 0, which nothing can listen on.")
     if not host.isascii():

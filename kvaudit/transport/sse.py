@@ -117,6 +117,7 @@ class EventParser:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._more: list[bytes] = []  # what came after `_rest` and ends no line yet
         self._first = True
         self._data: list[str] = []
         self._event = ""
@@ -131,7 +132,12 @@ class EventParser:
             and not (self._rest or self._data or self._event)
         ):
             return [Event(chunk[6:-2].decode(errors="replace"), "", self._id, seconds)]
-        self._rest += chunk
+        inside_a_line = bool(self._rest) and not self._first and not self._rest.endswith(b"\r")
+        if inside_a_line and b"\n" not in chunk and b"\r" not in chunk:
+            self._more.append(chunk)  # a line that drips in by the byte costs its length, not its square
+            return []
+        self._rest = b"".join((self._rest, *self._more, chunk))
+        self._more.clear()
         if self._first and len(self._rest) >= 3:
             self._rest = self._rest.removeprefix(b"\xef\xbb\xbf")
             self._first = False
@@ -146,12 +152,12 @@ class EventParser:
     @property
     def pending(self) -> int:
         """Bytes of unfinished lines and data; for a cap on a stream that never ends an event."""
-        return len(self._rest) + sum(len(part) for part in self._data)
+        return len(self._rest) + sum(map(len, self._more)) + sum(map(len, self._data))
 
     @property
     def unfinished(self) -> bool:
         """Whether the stream ended inside an event."""
-        return bool(self._data or self._rest.strip())
+        return bool(self._data or self._rest.strip() or any(part.strip() for part in self._more))
 
     def _line(self, line: str, seconds: float) -> Event | None:
         if not line:

@@ -81,6 +81,8 @@ def test_base_url(url: str, origin: str, prefix: str) -> None:
         ("http://a b", "spaces"),
         ("http://a\r\nHost: b", "control characters"),
         ("http://[::1", "cannot be read"),
+        ("http://a/é", "percent-encoded"),
+        ("http://a/" + "x" * 2_000, "longer than 2,000"),
     ],
 )
 def test_bad_url(url: str, says: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -38,6 +39,18 @@ def parsed(*chunks: bytes) -> list[str]:
 )
 def test_parser(chunks: list[bytes], expected: list[str]) -> None:
     assert parsed(*chunks) == expected
+
+
+def test_a_line_that_drips_in_costs_its_length_not_its_square() -> None:
+    """Between two bytes nothing waits, so a costly parser would also hold up every deadline."""
+    parser, began = EventParser(), time.process_time()
+    parser.feed(b"data: ")
+    for _ in range(500_000):
+        assert not parser.feed(b"a")
+    assert parser.pending == 500_006
+    assert parser.unfinished
+    assert [len(event.data) for event in parser.feed(b"\n\n")] == [500_000]
+    assert time.process_time() - began < 6  # the square: 40 s
 
 
 @given(st.lists(st.integers(1, 40), max_size=60))
