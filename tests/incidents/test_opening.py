@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
 from django.core.exceptions import PermissionDenied
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from kvaudit.incidents import evidence, opening
@@ -177,3 +179,25 @@ def test_first_steps_name_the_length_once():
     assert steps[0] == "Do this."
     assert "681 tokens" in steps[1]
     assert len(steps) == len(set(steps))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_consumers_at_once_open_one_incident():
+    """The second does not wait for the first: it finds the cursor taken, and nothing to do."""
+    deployment = a_target()
+    a_leak(deployment)
+    stands(a_result(deployment, "canary", "fail", measures={"hits": [{"tokens": 700_000}]}))
+    start = Barrier(4)
+
+    def consume(_):
+        try:
+            start.wait(10)
+            return opening.consume()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as several:
+        counts = list(several.map(consume, range(4)))
+    assert sum(counts) == 2
+    made = Incident.objects.get()
+    assert (made.citations.count(), made.transitions.count()) == (2, 1)
