@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, Max
 from django.utils import timezone
 
 from kvaudit.accounts.access import require
@@ -67,6 +67,7 @@ def facts_of(incident: Incident) -> Facts:
                 check_id__in={*checks, *gate.INTERNAL, *gate.CAPACITY},
                 run__state=RunState.FINISHED,
                 run__started_at__gt=fix.at,
+                id__gt=incident.citations.aggregate(last=Max("result_id"))["last"] or 0,
                 # A fail of an earlier attempt stands in the run's verdict; the last attempt's speaks here.
                 attempt=F("run__attempt"),
             )

@@ -315,3 +315,11 @@ def test_the_same_number_of_queries_however_many_rows(people, incident):
     for number in range(1, 5):
         more(number)
     assert [queries(people.viewer, path) for path in paths] == before
+
+
+def test_a_deployments_page_names_its_incident(people, incident):
+    page = shown(people.viewer.get("/d/chat-large/"))
+    assert "Under quarantine." in page
+    assert f'href="/incidents/{incident.pk}/"' in page
+    Incident.objects.update(state="closed", restored_at=timezone.now(), closed_at=timezone.now())
+    assert "Under quarantine" not in shown(people.viewer.get("/d/chat-large/"))
