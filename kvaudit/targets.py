@@ -152,10 +152,15 @@ def parse_node(flag: str) -> tuple[str, str]:
 
 
 def from_file(
-    path: str | Path, *, deployment: str = "", environ: Mapping[str, str] | None = None
+    path: str | Path,
+    *,
+    deployment: str = "",
+    environ: Mapping[str, str] | None = None,
+    as_tenants: bool = True,
 ) -> tuple[Target, ...]:
     """The targets of a fleet file (``.csv`` or YAML), or the one with this slug; `TargetError` with
-    one line per problem when it cannot be used."""
+    one line per problem when it cannot be used. Whoever only reads nodes needs no tenant's key:
+    ``as_tenants=False`` leaves the tenants out."""
     file = Path(path)
     try:
         with file.open("rb") as stream:
@@ -169,10 +174,12 @@ def from_file(
     if not chosen:
         slugs = ", ".join(each.slug for each in fleet.deployments)
         raise TargetError(f"{file} has no deployment {deployment!r}; it describes {slugs}.")
-    return tuple(from_deployment(each, environ=environ) for each in chosen)
+    return tuple(from_deployment(each, environ=environ, as_tenants=as_tenants) for each in chosen)
 
 
-def from_deployment(described: FleetDeployment, *, environ: Mapping[str, str] | None = None) -> Target:
+def from_deployment(
+    described: FleetDeployment, *, environ: Mapping[str, str] | None = None, as_tenants: bool = True
+) -> Target:
     """A described deployment with its keys out of the environment; complete, since a fleet file lists
     every node. `TargetError` names a variable that is not set."""
     environ = os.environ if environ is None else environ
@@ -200,7 +207,7 @@ def from_deployment(described: FleetDeployment, *, environ: Mapping[str, str] | 
                 if each.salt_env
                 else "",
             )
-            for each in described.tenants
+            for each in (described.tenants if as_tenants else ())
         ),
         rules=Rules(
             headroom=rules.headroom if described.headroom is None else described.headroom,

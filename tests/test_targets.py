@@ -133,6 +133,15 @@ class TestFile:
         assert qwen.nodes[0].engine == "auto"
         assert "secret" not in repr((glm, qwen))
 
+    def test_whoever_only_reads_nodes_needs_no_tenants_key(self, tmp_path):
+        path = tmp_path / "fleet.yaml"
+        path.write_text(FILE)
+        of_nodes = {name: value for name, value in KEYS.items() if value not in ("a-secret", "salt-secret")}
+        with pytest.raises(TargetError, match="for tenant"):
+            from_file(path, environ=of_nodes)
+        glm, _ = from_file(path, environ=of_nodes, as_tenants=False)
+        assert (glm.tenants, glm.nodes[0].credentials.headers) == ((), (("X-Key", "p-secret"),))
+
     def test_one_deployment_is_chosen_by_its_slug(self, tmp_path):
         path = tmp_path / "fleet.yaml"
         path.write_text(FILE)

@@ -152,7 +152,7 @@ async def audited(target: Target, checks: Sequence[str], *, seconds: float, wait
         if left <= 0 or not starting(outcome):
             return outcome
         if attempt == 0:
-            print(f"kvaudit: waiting up to {wait:g} s for {target.slug} to start", file=sys.stderr)
+            print(f"kvaudit: waiting up to {wait:g} s for a node to start ({target.slug})", file=sys.stderr)
         pause = PAUSES[min(attempt, len(PAUSES) - 1)]
         await asyncio.sleep(max(0.0, min(pause, left)))
         attempt += 1

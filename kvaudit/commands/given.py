@@ -19,7 +19,12 @@ def chosen(arguments: argparse.Namespace, environ: Mapping[str, str] | None = No
         raise UsageError("Give either --node URL (once per node) or --target FILE.")
     try:
         if arguments.target:
-            found = targets.from_file(arguments.target, deployment=arguments.deployment, environ=environ)
+            found = targets.from_file(
+                arguments.target,
+                deployment=arguments.deployment,
+                environ=environ,
+                as_tenants=hasattr(arguments, "tenant_a_key_env"),
+            )
             return tuple(_asked(_overridden(each, arguments, environ), arguments, environ) for each in found)
         target = targets.from_flags(
             arguments.node,
