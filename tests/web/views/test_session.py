@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 
 from kvaudit.accounts.models import User
+from kvaudit.web import login_throttle
 from tests.factories import a_user
 from tests.web import scene
 
 PASSWORD = "correct-horse-battery-9"
+
+
+@pytest.fixture(autouse=True)
+def nothing_counted():
+    cache.clear()
+    yield
+    cache.clear()
 
 
 @pytest.fixture
@@ -34,6 +43,30 @@ def test_a_wrong_login_says_the_same_whatever_was_wrong(ada, name, password):
     answer = Client().post("/login/", {"username": name, "password": password})
     assert answer.status_code == 200
     assert b'role="alert"' in answer.content
+
+
+def test_guessing_is_held_up_by_name_and_address(ada):
+    for _ in range(login_throttle.BY_NAME - 1):
+        assert Client().post("/login/", {"username": "ada", "password": "guess"}).status_code == 200
+    assert Client().post("/login/", {"username": "ada", "password": PASSWORD}).status_code == 302, "not yet"
+    for _ in range(login_throttle.BY_NAME):
+        Client().post("/login/", {"username": "ADA", "password": "guess"})
+    held = Client().post("/login/", {"username": "ada", "password": PASSWORD})
+    assert held.status_code == 429, "even the right one: otherwise the answer would tell"
+    assert b"Wait five minutes" in held.content
+    assert held["Retry-After"] == "300"
+    elsewhere = Client().post("/login/", {"username": "ada", "password": PASSWORD}, REMOTE_ADDR="10.1.1.1")
+    assert elsewhere.status_code == 302, "nobody is locked out from everywhere"
+
+
+def test_one_password_for_many_names_is_held_up_by_address(ada, settings):
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    for number in range(login_throttle.BY_ADDRESS):
+        sent = {"username": f"name-{number}", "password": "guess"}
+        Client().post("/login/", sent, HTTP_X_FORWARDED_FOR=f"10.9.9.{number}, 10.2.2.2")
+    sent = {"username": "ada", "password": PASSWORD}
+    assert Client().post("/login/", sent, HTTP_X_FORWARDED_FOR="10.2.2.2").status_code == 429
+    assert Client().post("/login/", sent, HTTP_X_FORWARDED_FOR="10.2.2.3").status_code == 302
 
 
 def test_login_leads_nowhere_else(ada):
