@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from ninja import NinjaAPI
@@ -12,7 +13,7 @@ from ninja.errors import AuthenticationError, HttpError, ValidationError
 from kvaudit.accounts.models import ApiToken, TokenScope
 from kvaudit.api import compliance, gate
 from kvaudit.api.bearer import Bearer, require_scope, visible_deployment
-from kvaudit.api.bodies import CappedParser
+from kvaudit.api.bodies import LARGEST_BODY, CappedParser
 from kvaudit.api.schemas import (
     CheckLine,
     DeploymentDetail,
@@ -121,6 +122,13 @@ def _refused(request: HttpRequest, problem: HttpError) -> HttpResponse:
     # What our parser raises, ninja wraps into a 400 of its own.
     said = problem.__cause__ if isinstance(problem.__cause__, HttpError) else problem
     return api.create_response(request, {"error": str(said)}, status=said.status_code)
+
+
+@api.exception_handler(RequestDataTooBig)
+def _too_big(request: HttpRequest, _: RequestDataTooBig) -> HttpResponse:
+    # Raised where the body is touched before our parser sees its length.
+    sentence = f"The body may have at most {LARGEST_BODY:,} bytes."
+    return api.create_response(request, {"error": sentence}, status=413)
 
 
 @api.exception_handler(ValidationError)
