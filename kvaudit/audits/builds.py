@@ -71,13 +71,21 @@ class Builds:
         place = bisect_right(starts, moment)
         return names[place - 1] if place else ""
 
-    def running(self, engine: str, version: str) -> list[Span]:
-        """Where the engine (exactly) and the version (its beginning) ran; "" matches any."""
-        return [
-            span
+    def running(self, engine: str, version: str) -> list[tuple[int, datetime, datetime]]:
+        """(deployment, from, to) where any node ran the engine (exactly) and the version (its beginning); "" matches
+        any. Disjoint per deployment: a database compares each result with all of these."""
+        found: list[tuple[int, datetime, datetime]] = []
+        matching = (
+            (span.deployment_id, span.start, span.end)
             for span in self.spans
             if (not engine or span.engine == engine) and span.version.startswith(version)
-        ]
+        )
+        for deployment, start, end in sorted(matching):
+            if found and found[-1][0] == deployment and start <= found[-1][2]:
+                found[-1] = (deployment, found[-1][1], max(end, found[-1][2]))
+            else:
+                found.append((deployment, start, end))
+        return found
 
 
 def _swept(spans: Sequence[Span]) -> Mapping[int, tuple[list[datetime], list[str]]]:

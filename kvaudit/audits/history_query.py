@@ -115,9 +115,9 @@ def condition(asked: Question, builds: Builds | None) -> Condition:
             "EXISTS (SELECT 1 FROM unnest(%(ran)s::bigint[], %(ran_from)s::timestamptz[], %(ran_to)s::timestamptz[])"
             " AS ran(deployment, start, stop)"
             " WHERE ran.deployment = r.deployment_id AND r.observed_at >= ran.start AND r.observed_at < ran.stop)",
-            ran=[span.deployment_id for span in spans],
-            ran_from=[span.start for span in spans],
-            ran_to=[span.end for span in spans],
+            ran=[deployment for deployment, _, _ in spans],
+            ran_from=[start for _, start, _ in spans],
+            ran_to=[end for _, _, end in spans],
         )
     if asked.trigger:
         made.joins_run = True
