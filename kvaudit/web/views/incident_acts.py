@@ -12,7 +12,7 @@ from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect
 
 from kvaudit.checklists.attesting import File
-from kvaudit.incidents import following, postmortem, quarantining, restoring
+from kvaudit.incidents import counting, following, postmortem, quarantining, restoring
 from kvaudit.incidents.models import Incident
 from kvaudit.incidents.moving import IncidentProblem
 from kvaudit.web import incident_forms as forms
@@ -147,6 +147,11 @@ def _impact(request: SignedIn, found: Incident) -> str:
     return "The impact has its line."
 
 
+def _count(request: SignedIn, found: Incident) -> str:
+    lines = counting.count_impact(incident=found, actor=request.user)
+    return f"Counted from the {lines[0].source}."
+
+
 def _withdraw_event(request: SignedIn, found: Incident) -> str:
     postmortem.withdraw(line=get_object_or_404(found.events, pk=_key(request, "line")), actor=request.user)
     return "The event is withdrawn; it stays in the edit history."
@@ -204,6 +209,7 @@ ACTS: Mapping[str, tuple[Act, str]] = {
     "event": (_event, "timeline"),
     "withdraw-event": (_withdraw_event, "timeline"),
     "impact": (_impact, "impact"),
+    "count": (_count, "impact"),
     "withdraw-impact": (_withdraw_impact, "impact"),
     "cause": (_cause, "causes"),
     "withdraw-cause": (_withdraw_cause, "causes"),
