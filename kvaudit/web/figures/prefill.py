@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from kvaudit.audits.models import Result
 from kvaudit.fleet.models import Deployment
+from kvaudit.inquiries.production import production_p5
 from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, layout, said
 from kvaudit.web.measured import real, rows, tokens
 
@@ -36,8 +37,8 @@ def latest(deployment: Deployment) -> Result | None:
 
 def figure_of(deployment: Deployment) -> Figure:
     result = latest(deployment)
-    measures = _measures(result)
-    note = str(measures.get("p5_note") or "") if real(measures.get("p5")) is None else ""
+    measures = _with_production(_measures(result), deployment)
+    note = "" if measures.get("p5") else str(measures.get("p5_note") or "")
     return Figure(
         name="prefill",
         title=f"Time to first token of {deployment.slug} against prompt length",
@@ -53,7 +54,15 @@ def draw(deployment: Deployment) -> tuple[list[Trace], dict[str, Any]]:
     """Traces and layout."""
     result = latest(deployment)
     href = f"{reverse('run', args=[result.run_id])}#check-prefill" if result else ""
-    return build(_measures(result), href)
+    return build(_with_production(_measures(result), deployment), href)
+
+
+def _with_production(measures: Mapping[str, Any], deployment: Deployment) -> Mapping[str, Any]:
+    """With the p5 of production requests, where a request log was imported and the check has none of its own."""
+    if measures.get("p5"):
+        return measures
+    found = production_p5(deployment)
+    return {**measures, "p5": found} if found else measures
 
 
 def build(measures: Mapping[str, Any], href: str) -> tuple[list[Trace], dict[str, Any]]:
