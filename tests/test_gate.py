@@ -510,9 +510,22 @@ def test_no_tls_context_is_built_for_plain_http(serve: Any) -> None:
     assert done.stdout.splitlines()[-1] == "1"
 
 
-@pytest.mark.parametrize(("seen", "code"), [(True, 0), (False, 2), (None, 2), ("yes", 2)])
+@pytest.mark.parametrize(
+    ("seen", "limit", "code"),
+    [
+        (True, 500_000, 0),
+        (True, 400_000, 0),
+        (True, 900_000, 2),  # the server's edge lets prompts through that this file says it refuses
+        (True, None, 2),
+        (True, True, 2),
+        (True, "500000", 2),
+        (False, 500_000, 2),
+        (None, 500_000, 2),
+        ("yes", 500_000, 2),
+    ],
+)
 def test_an_edge_limit_stands_for_the_context_only_when_the_server_saw_it_refusing(
-    gate: Any, serve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, seen: Any, code: int
+    gate: Any, serve: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, seen: Any, limit: Any, code: int
 ) -> None:
     monkeypatch.setenv("KVAUDIT_TOKEN", "api-token-123")
     flags = pair(serve, pool=681_280, version="0.5.22")
@@ -522,7 +535,8 @@ def test_an_edge_limit_stands_for_the_context_only_when_the_server_saw_it_refusi
         "schema: kvaudit.fleet/1\ndeployments:\n  - slug: glm\n    engine: sglang\n    edge_limit: 500000\n    nodes:\n"
         + "".join(f"      - {{name: {role}, role: {role}, url: '{url}'}}\n" for role, _, url in nodes)
     )
-    record = Record(servers.answer({"verdict": "pass", "summary": "Fine.", "edge_limit_seen_refusing": seen}))
+    said = {"verdict": "pass", "summary": "Fine.", "edge_limit": limit, "edge_limit_seen_refusing": seen}
+    record = Record(servers.answer(said))
     asked = ("--server", serve(record), "--deployment", "glm", "--token-env", "KVAUDIT_TOKEN")
     run = gate("--target", str(fleet), *asked)
     assert run.code == code, run.out

@@ -51,6 +51,7 @@ class Answer:
     verdict: Verdict
     summary: str
     reasons: tuple[Reason, ...]
+    edge_limit: int | None  # tokens, as declared here: the asker may have another one in mind
     edge_limit_seen_refusing: bool
 
 
@@ -67,6 +68,7 @@ def answer(deployment: Deployment) -> Answer:
         verdict,
         _sentence(verdict, reasons),
         tuple(reasons),
+        deployment.edge_limit,
         past.history.edge_limit_seen_refusing,
     )
 

@@ -40,7 +40,8 @@ class GateAnswer(Schema):
     exit_code: int = Field(ge=0, le=3)
     summary: str
     reasons: list[GateReason]
-    edge_limit_seen_refusing: bool
+    edge_limit: int | None = Field(description="Tokens, as declared to this server; null without one.")
+    edge_limit_seen_refusing: bool = Field(description="Whether that limit was seen refusing.")
 
 
 class DeploymentLine(Schema):

@@ -63,6 +63,7 @@ def ask_gate(request: TokenRequest, slug: str, question: GateQuestion) -> GateAn
             GateReason(check=each.check, verdict=each.verdict.value, summary=each.summary)
             for each in found.reasons
         ],
+        edge_limit=found.edge_limit,
         edge_limit_seen_refusing=found.edge_limit_seen_refusing,
     )
 

@@ -110,7 +110,8 @@ async def _gate(
 
     answer = await ask(consult, document)
     if answer.body.get("edge_limit_seen_refusing") is True:
-        outcomes = [await _with_edge_seen(outcome) for outcome in outcomes]
+        seen = answer.body.get("edge_limit")
+        outcomes = [await _with_edge_seen(outcome, seen) for outcome in outcomes]
         results = [result for outcome in outcomes for result in outcome.results]
         document = report.build(slug, nodes, results)
         verdict = Verdict.parse(document["verdict"])
@@ -121,10 +122,12 @@ async def _gate(
     return document, report.line(final, results, f"History: {answer.summary}")
 
 
-async def _with_edge_seen(outcome: Outcome) -> Outcome:
-    """The same readings, judged with what the server knows: the declared edge limit does refuse."""
+async def _with_edge_seen(outcome: Outcome, seen: object) -> Outcome:
+    """The same readings, judged with what the server knows: the declared edge limit does refuse.
+    ``seen`` is the limit that it saw: one above ours lets through what our pool need not hold."""
     target = outcome.target
-    if target.rules.edge_limit is None:
+    limit = target.rules.edge_limit
+    if limit is None or not isinstance(seen, int) or isinstance(seen, bool) or not 0 < seen <= limit:
         return outcome
     pool = registry.get("pool")
     audit = Audit(

@@ -61,6 +61,7 @@ def test_a_fresh_pass_of_drift_is_a_pass(deployment: Deployment) -> None:
         "summary": "History holds nothing against this deployment: "
         "no capacity change without a gate, no failing check.",
         "reasons": [{"check": "drift", "verdict": "pass", "summary": "drift says pass"}],
+        "edge_limit": None,
         "edge_limit_seen_refusing": False,
     }
 
@@ -146,7 +147,7 @@ def test_a_declared_edge_limit_must_have_been_seen_refusing(
         gate, "history_for", lambda each: replace(history_for(each), edge_limit_seen_refusing=seen)
     )
     answer = gate.answer(deployment)
-    assert (answer.verdict, answer.edge_limit_seen_refusing) == (verdict, seen)
+    assert (answer.verdict, answer.edge_limit, answer.edge_limit_seen_refusing) == (verdict, 600_000, seen)
     assert any("600,000" in reason.summary for reason in answer.reasons)
 
 
