@@ -10,6 +10,7 @@ from typing import Any
 from kvaudit.audits.canonical import clean_text
 
 SCHEMA = "kvaudit.incident/1"
+DEEPEST = 12
 LARGEST = 1_000_000  # bytes of a file; a postmortem is text
 MOST_ROWS = 2_000
 
@@ -151,12 +152,19 @@ def parse_yaml(text: str | bytes) -> Document:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        if "&" in text and "*" in text:
-            _no_aliases(text)
+        _no_tricks(text)
         found = yaml.safe_load(text)
     except UnicodeDecodeError:
         raise DocumentProblem("The file is not UTF-8 text.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+    # Beside its own errors, the library lets out what its constructors meet: `!!bool x` is a KeyError.
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+    ) as problem:
         if isinstance(problem, DocumentProblem):
             raise
         mark = getattr(problem, "problem_mark", None)
@@ -165,13 +173,27 @@ def parse_yaml(text: str | bytes) -> Document:
     return parse(found)
 
 
-def _no_aliases(text: str) -> None:
-    """Aliases can make a small file enormous, and an incident needs none."""
+def _no_tricks(text: str) -> None:
+    """Aliases can make a small file enormous and brackets in brackets cost their square; an incident needs
+    neither. Token by token, so that it stops at the first."""
     import yaml
 
+    kinds = yaml.tokens
+    opens = (
+        kinds.FlowSequenceStartToken,
+        kinds.FlowMappingStartToken,
+        kinds.BlockSequenceStartToken,
+        kinds.BlockMappingStartToken,
+    )
+    closes = (kinds.FlowSequenceEndToken, kinds.FlowMappingEndToken, kinds.BlockEndToken)
+    depth = 0
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
-        if isinstance(token, yaml.tokens.AliasToken):
-            raise DocumentProblem(f"Line {token.start_mark.line + 1} uses an alias (*): write the value out.")
+        line = token.start_mark.line + 1
+        if isinstance(token, kinds.AliasToken):
+            raise DocumentProblem(f"Line {line} uses an alias (*): write the value out.")
+        depth += isinstance(token, opens) - isinstance(token, closes)
+        if depth > DEEPEST:
+            raise DocumentProblem(f"Line {line} nests deeper than {DEEPEST} levels; an incident has four.")
 
 
 def _field(name: str, said: Any) -> Any:

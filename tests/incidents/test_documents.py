@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 
 import pytest
@@ -203,3 +204,23 @@ def test_advisories_with_the_deployments_they_match():
     found = library.advisories_with(library.fleet_of([deployment]))
     assert len(found) == len(advisories().advisories)
     assert (found[0].advisory.id, found[0].where) == (known, ((deployment, "applies"),))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: !!bool x", "is no YAML"),
+        ("a: !!timestamp x", "is no YAML"),
+        (f"a: {':'.join(['59'] * 300)}.5", "is no YAML"),
+        ("a: !!python/object/apply:os.system [id]", "is no YAML"),
+        ("a: &b [1]\nc: *b", "alias"),
+        ("[" * 500_000, "deeper than 12"),
+        ("{a: " * 200_000, "deeper than 12"),
+        ("- " * 400_000, "deeper than 12"),
+    ],
+)
+def test_a_hostile_file_is_a_sentence_and_soon(text: str, says: str) -> None:
+    began = time.process_time()
+    with pytest.raises(DocumentProblem, match=says):
+        parse_yaml(text)
+    assert time.process_time() - began < 5
