@@ -25,9 +25,15 @@ MEASURE = "live_markers"
 
 
 def earlier(run: Run) -> tuple[Marker, ...]:
-    """Markers and decoys of the deployment's last 30 days, newest first, each words once."""
+    """Markers and decoys of the deployment's last 30 days, newest first, each words once.
+
+    Not those of runs with this run's seed (a replay, a second attempt): a stream of draws that is off by one
+    word gives markers that share five words with the earlier ones, and an honest answer would be a hit.
+    """
     since = timezone.now() - timedelta(days=DAYS)
     rows = Planting.objects.filter(deployment_id=run.deployment_id, sent_at__gte=since).order_by("-sent_at")
+    if run.seed is not None:
+        rows = rows.exclude(run__seed=run.seed)
     found: dict[tuple[str, ...], Marker] = {}
     for markers in rows.values_list("markers", flat=True).iterator(chunk_size=50):
         for marker in live(markers):

@@ -34,6 +34,16 @@ def test_of_30_days_of_this_deployment_newest_first():
     assert live_markers.earlier(active(target)) == (DECOY, FIRST)
 
 
+def test_a_replay_does_not_look_for_what_its_own_seed_drew():
+    """Its draws are the earlier ones, perhaps off by a word: five of six words would look like a leak."""
+    target = a_target()
+    planted(active(target, seed=7), FIRST)
+    planted(active(target, seed=8), DECOY)
+    planted(active(target), Marker(("unseeded",) * 6))
+    assert live_markers.earlier(active(target, seed=7)) == (Marker(("unseeded",) * 6), DECOY)
+    assert len(live_markers.earlier(active(target))) == 3
+
+
 def test_what_is_older_goes():
     target = a_target()
     planted(active(target), FIRST, days=29)
