@@ -1,0 +1,77 @@
+"""Every address that names something of a team is 404 to the administrator of another team, read or written.
+
+A page whose rows are not made here fails, so that whoever adds an address thinks of strangers.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.urls import reverse
+from django.utils import timezone
+
+from kvaudit.checklists.models import Attestation, OwnItem
+from kvaudit.inquiries.models import RequestLog
+from kvaudit.web.urls import urlpatterns
+from tests.checklists.claims import a_waiver, an_attestation
+from tests.incidents.stage import an_incident
+from tests.web import scene
+
+EVERYBODYS = {"library-incident", "library-export", "saved-view", "saved-view-remove"}
+"""The library is public; a saved view is a question without its answers, and its owner's to remove."""
+
+
+def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
+    """Address name -> what it is called with, all of it the team's."""
+    run = scene.a_run(pair, {"pool": "pass"})
+    kept = scene.keep(run, b"{}")
+    attested, plan = an_attestation(pair), scene.a_plan(pair)
+    Attestation.objects.update(evidence_id=kept["sha256"])
+    own = OwnItem.objects.create(team=people.team, key="K1", title="Ours", rule="As we say.")
+    now = timezone.now()
+    log = RequestLog.objects.create(
+        deployment=pair, name="requests.csv", sha256="0" * 64, size=1, since=now - timedelta(days=1), until=now,
+        lines=1, requests=1, in_window=1, inside=0,
+    )  # fmt: skip
+    by_prefix = {
+        "run": {"pk": run.pk},
+        "evidence": {"pk": run.pk, "sha256": kept["sha256"]},
+        "plan": {"series": plan.series},
+        "attestation": {"pk": attested.pk},
+        "waiver": {"pk": a_waiver(pair).pk},
+        "incident": {"pk": an_incident(pair).pk, "kind": "md"},
+        "own-item": {"series": own.series, "slug": people.team.slug},
+        "attest-team": {"slug": people.team.slug, "key": "D"},
+        "waive-team": {"slug": people.team.slug, "key": "1"},
+        "request-log": {"pk": log.pk, "slug": pair.slug},
+    }
+    found: dict[str, dict[str, Any]] = {}
+    for pattern in urlpatterns:
+        wanted = pattern.pattern.converters
+        if not wanted or pattern.name in EVERYBODYS:
+            continue
+        prefixes = [each for each in by_prefix if pattern.name == each or pattern.name.startswith(f"{each}-")]
+        given = by_prefix[max(prefixes, key=len)] if prefixes else {}
+        given = {"slug": pair.slug, "name": "timeline", "key": "D", **given}
+        found[pattern.name] = {name: given[name] for name in wanted}
+    return found
+
+
+def test_a_stranger_finds_nothing(people, pair):
+    offenders, unseen = [], []
+    for name, given in rows_of(people, pair).items():
+        address = reverse(name, kwargs=given)
+        for method in ("get", "post"):
+            answer = getattr(people.stranger, method)(address, {"act": "close", "confirm": "yes"})
+            if answer.status_code not in (404, 405) and not redirects_home(name, answer):
+                offenders.append((method, name, answer.status_code))
+        if people.operator.get(address).status_code == 404:
+            unseen.append(name)
+    assert not offenders
+    assert not unseen, "its rows are not made above, so nothing was shown about strangers"
+
+
+def redirects_home(name: str, answer: Any) -> bool:
+    """The part of a run that htmx asks for is no page: without htmx it leads to the run, which is 404."""
+    return name == "run-progress" and answer.status_code == 302
