@@ -12,7 +12,7 @@ from kvaudit.ops.state import adopt_local_environment, default_state
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit 0 when the incident is closed, 1 with a sentence when it is not."""
+    """Exit 0 when the incident is closed, 1 with a sentence when it is not, 3 when there is nothing to tell."""
     parser = argparse.ArgumentParser(prog="kvaudit lab story")
     parser.add_argument("--state", type=Path, default=None, help="folder of the running product")
     parser.add_argument("--seconds", type=float, default=900.0, help="patience for each audit")
@@ -21,8 +21,10 @@ def main(argv: Sequence[str]) -> int:
         os.environ["KVAUDIT_STATE"] = str(chosen.state)
     adopt_local_environment()
     if not any(os.environ.get(name) for name in ("DATABASE_URL", "DATABASE_URL_FILE")):
-        print(f"kvaudit lab story: nothing has run in {default_state()} yet: `make up` first.", file=sys.stderr)
-        return 1
+        print(
+            f"kvaudit lab story: nothing has run in {default_state()} yet: `make up` first.", file=sys.stderr
+        )
+        return 3
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kvaudit.settings")
     import django
 

@@ -39,7 +39,7 @@ class UpFault(RuntimeError):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run until stopped; exit code 0 after a stop that was asked for, 1 when it could not start."""
+    """Run until stopped; exit code 0 after a stop that was asked for, 3 when it could not start."""
     parser = argparse.ArgumentParser(
         prog="kvaudit up", description="Start the whole product on this machine."
     )
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> int:
     except (UpFault, StateFault, EmbeddedFault, StartFault, EnvironmentFault) as fault:
         for sentence in str(fault).splitlines():
             print(f"kvaudit up: {sentence}", file=sys.stderr)
-        return 1
+        return 3
 
 
 def _run(options: argparse.Namespace, without: set[str]) -> int:

@@ -100,10 +100,10 @@ def test_one_life(start: Start) -> None:
 
     # A second start of the same, and one of another on the same port, are refused in one sentence.
     same = start(up.state, free_port())
-    assert same.ended() == 1
+    assert same.ended() == 3
     assert f"kvaudit already runs on {up.state} (process {up.process.pid})" in same.said()
     other = start(new_state(), up.port)
-    assert other.ended() == 1
+    assert other.ended() == 3
     assert f"Port {up.port} on 127.0.0.1 is taken" in other.said()
     assert "KVAUDIT_PORT=" in other.said()
     assert not (other.state / "pgdata").exists(), "the port is looked at before servers start"
@@ -258,7 +258,7 @@ def test_a_password_that_nobody_saw_is_shown_by_the_next_start(start: Start) -> 
 
 def test_an_unsafe_environment_is_refused_before_anything_starts(start: Start) -> None:
     up = start(new_state(), free_port(), DATABASE_URL="sqlite:///db.sqlite3")
-    assert up.ended() == 1
+    assert up.ended() == 3
     assert "DATABASE_URL must be a URL like postgres://" in up.said()
     assert "DATABASE_OWNER_URL is not set" in up.said()
     assert "Traceback" not in up.said()
@@ -267,7 +267,7 @@ def test_an_unsafe_environment_is_refused_before_anything_starts(start: Start) -
 @pytest.mark.parametrize("port", ["http", "0", "70000", "-1", "８０００"])
 def test_a_port_that_is_none_is_a_sentence(start: Start, port: str) -> None:
     up = start(new_state(), free_port(), KVAUDIT_PORT=port)
-    assert up.ended() == 1
+    assert up.ended() == 3
     assert f"KVAUDIT_PORT must be a number from 1 to 65535, not {port!r}." in up.said()
 
 
@@ -276,7 +276,7 @@ def test_a_port_taken_by_another_program(start: Start) -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         up = start(new_state(), holder.getsockname()[1])
-        assert up.ended() == 1
+        assert up.ended() == 3
     assert f"Port {up.port} on 127.0.0.1 is taken by another program" in up.said()
     assert "Traceback" not in up.said()
 
