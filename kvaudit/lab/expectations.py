@@ -84,11 +84,12 @@ ROWS = (
         ("short_transfer",),
         {
             # the question's own state survives the handoff, so a copier answers it with the stranger's
-            # word and goes on asking: rejection and coherence see that, the canary's frames seldom
+            # word and goes on asking: rejection and coherence see that, the canary's frames seldom, but a
+            # third of its answers lack their own nonce and so it never passes
             "rejection": "fail",
-            "canary": "pass|fail|inconclusive",
-            "coherence": NOT_PASS,
-            "prefill": "pass|fail|inconclusive",
+            "canary": "fail|inconclusive",
+            "coherence": "fail|inconclusive",
+            "prefill": "fail|inconclusive",
             "concurrency": "fail",
         },
     ),
@@ -125,35 +126,23 @@ ROWS = (
         "quality_drift",
         ("quality_drift",),
         {
+            # fresh, the engine still answers: the ladder may end before values are worn
             "rejection": "pass|fail|inconclusive",
-            "coherence": "pass|fail|inconclusive",
-            "canary": "pass|inconclusive",
+            "coherence": "fail|inconclusive",
+            "canary": "inconclusive",
             "prefill": "pass|inconclusive",
             "concurrency": NOT_PASS,
         },
     ),
-    # a refusal that comes as an answer, or as a failure, leaves coherence with too few questions
-    Row(
-        "status_200_length",
-        ("status_200_length",),
-        {"pool": "fail", "rejection": "fail", "coherence": "pass|inconclusive"},
-        SMALL,
-    ),
-    Row(
-        "empty_200",
-        ("empty_200",),
-        {"pool": "fail", "rejection": "fail", "coherence": "pass|inconclusive"},
-        SMALL,
-    ),
+    Row("status_200_length", ("status_200_length",), {"pool": "fail", "rejection": "fail"}, SMALL),
+    Row("empty_200", ("empty_200",), {"pool": "fail", "rejection": "fail"}, SMALL),
     Row(
         "reject_500",
         ("reject_500",),
         {
+            # server errors are void trials: no refusal was seen, and no leak either
             "pool": "fail",
-            "rejection": "fail|inconclusive",
-            "canary": "pass|inconclusive",
-            "coherence": "pass|inconclusive",
-            "prefill": "pass|inconclusive",
+            "rejection": "inconclusive",
         },
         SMALL,
     ),
@@ -166,8 +155,8 @@ ROWS = (
             "pool": "fail",
             "rejection": "fail",
             "canary": NOT_PASS,
-            "coherence": "pass|fail|inconclusive|error",
-            "prefill": "pass|fail|inconclusive|error",
+            "coherence": "fail",
+            "prefill": "fail",
             "concurrency": NOT_PASS,
         },
         SMALL,
@@ -179,8 +168,8 @@ ROWS = (
             "pool": "fail",
             "rejection": "fail",
             "canary": "fail|inconclusive",
-            "coherence": "fail|inconclusive|pass",
-            "prefill": "pass|fail|inconclusive",
+            "coherence": "fail|inconclusive",
+            "prefill": "fail|inconclusive",
         },
         SMALL,
     ),
