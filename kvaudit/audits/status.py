@@ -23,6 +23,10 @@ GATE = ("pool", "version", "rejection", "canary")
 ALWAYS_REQUIRED = ("pool", "version", "rejection", "canary", "coherence", "accounting", "drift")
 """What checklist items 1-5 rest on, where this build has the check; plans add to it."""
 
+ONLY_PLANNED = frozenset({"exposure"})
+"""A fail of these counts where a plan runs them; of any other check it counts whoever asked (checks.md, Verdicts:
+any fail is a fail). Without that a leak that somebody found by hand would leave the deployment a pass."""
+
 
 def required_checks(planned: Iterable[str] = ()) -> tuple[str, ...]:
     """Checks without which a deployment cannot be *pass*, in the order of `checks.MODULES`."""
@@ -172,7 +176,11 @@ def _status(
         elif check in required:
             shown[check] = CheckNow(check, Verdict.INCONCLUSIVE)
     nodes = [_now(state, when, required=True) for state in states if state.node_id is not None]
-    counted = [now for now in (*shown.values(), *nodes) if now.required]
+    counted = [
+        now
+        for now in (*shown.values(), *nodes)
+        if now.required or (now.said is Verdict.FAIL and now.check not in ONLY_PLANNED)
+    ]
     return DeploymentStatus(
         deployment=deployment,
         moment=when,

@@ -90,6 +90,23 @@ def test_exposure_counts_only_where_a_plan_runs_it(actor):
     assert status.status_of(target).verdict == Verdict.FAIL
 
 
+@pytest.mark.parametrize("check", ["prefill", "prefix", "concurrency", "session"])
+def test_a_leak_found_by_hand_counts_without_a_plan_and_after_it_has_expired(actor, check, monkeypatch):
+    monkeypatch.setattr(status.checks, "MODULES", (*PASSIVE, check))
+    target = a_target()
+    audit(target, actor)
+    assert status.status_of(target).verdict == Verdict.PASS
+    audit(target, actor, checks=(check,), **{check: Verdict.FAIL})
+    now = status.status_of(target)
+    assert (now.verdict, now.checks[check].required) == (Verdict.FAIL, False)
+    CheckState.objects.filter(check_id=check).update(expires_at=timezone.now())
+    assert status.status_of(target).verdict == Verdict.INCONCLUSIVE
+    audit(target, actor, checks=(check,), **{check: Verdict.PASS})
+    assert status.status_of(target).verdict == Verdict.PASS
+    CheckState.objects.filter(check_id=check).update(expires_at=timezone.now())
+    assert status.status_of(target).verdict == Verdict.PASS, "nobody planned it, so nobody misses it"
+
+
 def test_a_check_planned_by_team_or_engine_is_required(actor):
     target = a_target(engine="vllm")
     audit(target, actor)
