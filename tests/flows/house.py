@@ -71,7 +71,7 @@ class House:
         return self
 
     def close(self) -> None:
-        for name in ("beat", "worker", "valkey", "postgres"):
+        for name in ("beat-2", "beat", "worker-2", "worker", "valkey", "postgres"):
             if name in self.children:
                 self.children[name].stop()
         for folder in (self.postgres.folder, self.postgres.socket, self.state):
@@ -85,9 +85,9 @@ class House:
     def start_broker(self) -> None:
         self._child("valkey", lambda log: self.valkey.start(log), self.valkey.ready)
 
-    def start_worker(self, *queues: str) -> None:
-        """One worker, unless it runs already; ready when it says so."""
-        if "worker" in self.children:
+    def start_worker(self, *queues: str, name: str = "worker") -> None:
+        """One worker, unless it runs already; ready when it says so. ``worker-2`` is another."""
+        if name in self.children:
             return
         command = [
             sys.executable,
@@ -99,17 +99,17 @@ class House:
             "-l",
             "INFO",
             "-n",
-            "flow@%h",
+            f"flow-{name}@%h",
         ]
         command += ["-Q", ",".join(queues or ("passive", "active", "desk")), "-c", str(self.concurrency)]
         command += ["--without-gossip", "--without-mingle"]
-        self._celery("worker", command)
+        self._celery(name, command)
 
-    def start_beat(self) -> None:
-        if "beat" in self.children:
+    def start_beat(self, name: str = "beat") -> None:
+        if name in self.children:
             return
         command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile="]
-        self._celery("beat", command)
+        self._celery(name, command)
 
     def kill(self, name: str) -> None:
         """SIGKILL to the process, if it runs, and its whole group, as the kernel's memory killer would."""

@@ -143,3 +143,36 @@ def test_an_hour_without_a_worker_brings_one_audit_each_not_sixty(house):
     assert finished <= 10  # a minute may have ended meanwhile, but sixty did not
     assert requests <= finished * 8
     assert house.one("SELECT count(*) FROM audits_overdue WHERE deployment_id = ANY(%s)", made) == 5
+
+
+def test_two_beats_and_two_workers_give_each_slot_one_run(house):
+    with background(slow(0.1, sglang_node(GOOD))) as node:
+        for name in ("worker", "worker-2"):
+            house.start_worker(name=name)
+        for name in ("beat", "beat-2"):
+            house.start_beat(name)
+        names = [f"twice-{number}" for number in range(6)]
+        made = list(house.furnish(deployments={name: [node.url] for name in names}, interval=2).values())
+        ended = "SELECT count(*) FROM audits_run WHERE deployment_id = ANY(%s) AND state = 'finished'"
+        house.until(lambda: house.one(ended, made) >= 18, "three rounds end", seconds=120)
+        house.quiet()
+        house.until(
+            lambda: house.one("SELECT count(*) = 0 FROM audits_run WHERE state IN ('queued', 'running')"),
+            "everything queued has ended",
+        )
+        for name in ("beat-2", "worker-2"):
+            house.stop(name)
+    assert not house.rows(
+        "SELECT deployment_id, slot FROM audits_run WHERE deployment_id = ANY(%s) AND slot IS NOT NULL"
+        " GROUP BY deployment_id, slot HAVING count(*) > 1",
+        made,
+    )
+    assert not house.rows(  # no check of an attempt was written twice, none is missing
+        "SELECT run.id FROM audits_run run LEFT JOIN audits_result result ON result.run_id = run.id"
+        " AND result.attempt = run.attempt WHERE run.deployment_id = ANY(%s) AND run.state = 'finished'"
+        " GROUP BY run.id, run.checks HAVING count(result.id) <> cardinality(run.checks)",
+        made,
+    )
+    assert house.one(
+        "SELECT count(*) = count(DISTINCT subject) FROM ledger_entry WHERE kind = 'run.finished'"
+    )
