@@ -19,7 +19,7 @@ from kvaudit.checks.contract import History, NodeSeen, Rules
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import with_options
-from kvaudit.lab.expectations import CHECKS, ROWS, Row
+from kvaudit.lab.expectations import CHECKS, NOT_APPLICABLE, ROWS, Row
 from kvaudit.lab.inprocess import InProcess, in_process
 from kvaudit.readings import fingerprint
 from kvaudit.targets import Credentials, Node, Target, Tenant
@@ -35,7 +35,7 @@ SECONDS = 7_200.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One check on one engine. ``found`` is "" where the check does not exist yet."""
+    """One check on one engine. ``found`` is "" where the check has nothing to ask; the summary says why."""
 
     row: str
     check: str
@@ -54,12 +54,12 @@ class Cell:
 
 
 def cells(rows: Sequence[Row], checks: Sequence[str]) -> Iterator[Cell]:
-    """Run the matrix, cell by cell; checks that are not built yet are yielded without a verdict."""
+    """Run the matrix, cell by cell; checks that do not apply to the lab are yielded without a verdict."""
     for row in rows:
         found: list[Verdict] = []
         for check in checks:
-            if check not in registry.MODULES:
-                yield Cell(row.name, check, row.expects(check), "")
+            if check in NOT_APPLICABLE:
+                yield Cell(row.name, check, "", "", summary=NOT_APPLICABLE[check])
                 continue
             result = run_virtual(_cell(row, check))
             found.append(result.verdict)
@@ -147,28 +147,32 @@ def command(faults: Sequence[str], checks: Sequence[str], *, as_json: bool) -> i
     done: list[Cell] = []
     for cell in cells(rows, wanted):
         done.append(cell)
-        if not as_json and cell.counted:
+        aside = sys.stderr if as_json else sys.stdout  # a whole matrix takes minutes: say how far it is
+        if not cell.counted:
+            print(f"n/a  {cell.row:<20} {cell.check:<12} {cell.summary}", file=aside)
+        else:
             mark = "ok  " if cell.agrees else "DIFF"
             graded = f" ({cell.severity})" if cell.severity else ""
             print(
-                f"{mark} {cell.row:<20} {cell.check:<12} expected {cell.expected:<28} found {cell.found}{graded}"
+                f"{mark} {cell.row:<20} {cell.check:<12} expected {cell.expected:<28} found {cell.found}{graded}",
+                file=aside,
             )
             if not cell.agrees:
-                print(f"     {cell.summary}")
-            sys.stdout.flush()
+                print(f"     {cell.summary}", file=aside)
+            aside.flush()
     wrong = [cell for cell in done if not cell.agrees]
     counted = sum(cell.counted for cell in done)
-    missing = sorted({cell.check for cell in done if not cell.counted}, key=CHECKS.index)
+    unasked = [check for check in wanted if check in NOT_APPLICABLE]
     if as_json:
         document = {
             "schema": "kvaudit.matrix/1",
             "cells": [asdict(cell) | {"agrees": cell.agrees, "counted": cell.counted} for cell in done],
             "counted": counted,
             "different": len(wrong),
-            "not_yet": missing,
+            "not_applicable": {check: NOT_APPLICABLE[check] for check in unasked},
         }
         print(json.dumps(document))
     else:
-        later = f"; not yet: {', '.join(missing)}" if missing else ""
-        print(f"{counted} cells, {len(wrong)} different from what is expected{later}")
+        left = "".join(f"; not applicable: {check} ({NOT_APPLICABLE[check]})" for check in unasked)
+        print(f"{counted} cells, {len(wrong)} different from what is expected{left}")
     return 1 if wrong else 0
