@@ -120,7 +120,7 @@ def _failed(sentence: str, arguments: Sequence[str]) -> int:
     if "--json" in arguments:
         import json
 
-        target = {"deployment": "", "nodes": [], "fingerprint": None}
+        target: dict[str, object] = {"deployment": "", "nodes": [], "fingerprint": None}
         document = {"schema": "kvaudit.report/1", "verdict": "error", "exit_code": 3, "target": target}
         try:
             print(json.dumps({**document, "results": [], "error": sentence}), flush=True)
