@@ -14,6 +14,7 @@ smallest. ``--export`` streams a million rows as CSV and JSON and watches the me
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import random
 import resource
@@ -95,6 +96,7 @@ def _run(stages: list[int], options: argparse.Namespace) -> int:
 
     settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     settings.ALLOWED_HOSTS = ["testserver"]
+    logging.getLogger("django.request").setLevel(logging.CRITICAL)  # what is not 200 stands in the table
     call_command("migrate", verbosity=0)
     fleet = Fleet.found() or Fleet.made()
     with connection.cursor() as cursor:
@@ -385,6 +387,7 @@ def measure(fleet: Fleet, samples: int, only: str) -> dict[str, Timing]:
     from django.test import Client
 
     from kvaudit.accounts.models import User
+    from kvaudit.ops import gunicorn_conf
 
     client = Client(raise_request_exception=False)
     client.force_login(User.objects.get(username="admin"))
@@ -393,6 +396,8 @@ def measure(fleet: Fleet, samples: int, only: str) -> dict[str, Timing]:
     signals.request_finished.disconnect(close_old_connections)
     connection.ensure_connection()
     backend = connection.connection.info.backend_pid
+    client.get("/")
+    gunicorn_conf.when_ready(None)  # as the server does it
     found = {}
     for name, address in pages(fleet).items():
         if only not in name:
@@ -422,6 +427,8 @@ def measure(fleet: Fleet, samples: int, only: str) -> dict[str, Timing]:
 
 
 def report(times: dict[str, list[Timing]], stages: list[int]) -> None:
+    if not times:
+        return
     head = f"{'page':45}" + "".join(
         f"{f'{stage:,}':>37}" for stage in stages[: max(map(len, times.values()))]
     )

@@ -3,7 +3,9 @@
 Threads, not asyncio: measured 7-14 times faster for these pages, with a bounded number of connections.
 """
 
+import gc
 import os
+from typing import Any
 
 wsgi_app = "kvaudit.wsgi:application"
 bind = f"{os.environ.get('KVAUDIT_HOST', '127.0.0.1')}:{os.environ.get('KVAUDIT_PORT', '8000')}"
@@ -17,3 +19,13 @@ graceful_timeout = 5
 keepalive = 5
 accesslog = None
 control_socket_disable = True  # otherwise a socket in the home folder, which a container does not have
+
+
+def when_ready(server: Any) -> None:
+    """Before the first worker is forked: import every page, then take all that is loaded out of the garbage
+    collector's sight. A full collection that walks it takes 100 ms, in the middle of somebody's request."""
+    from django.urls import get_resolver
+
+    get_resolver().url_patterns  # noqa: B018 - the access imports them
+    gc.collect()
+    gc.freeze()

@@ -54,15 +54,15 @@ def save(request: SignedIn) -> HttpResponse:
 @page()
 def saved(request: SignedIn, key: uuid.UUID) -> HttpResponse:
     """The shareable address of a view: it leads to the page with its filters."""
-    view = get_object_or_404(SavedView, key=key)
-    if view.page != PAGE:
+    kept = get_object_or_404(SavedView, key=key)
+    if kept.page != PAGE:
         raise Http404
-    return redirect(f"{reverse(PAGE)}?{view.query}" if view.query else reverse(PAGE))
+    return redirect(f"{reverse(PAGE)}?{kept.query}" if kept.query else reverse(PAGE))
 
 
 @page("POST")
 def remove(request: SignedIn, key: uuid.UUID) -> HttpResponse:
-    view = get_object_or_404(SavedView, key=key, user=request.user)
-    remove_view(user=request.user, view=view)
+    kept = get_object_or_404(SavedView, key=key, user=request.user)
+    remove_view(user=request.user, view=kept)
     messages.success(request, "The view was removed.")
     return redirect(PAGE)
