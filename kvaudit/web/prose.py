@@ -38,7 +38,9 @@ def render(text: object, *, headings_from: int = 1) -> SafeString:
         link_rel="noopener noreferrer nofollow",
     )
     # A wide table scrolls by itself, and from the keyboard. What people wrote holds no tag that is not ours now.
-    clean = clean.replace("<table>", '<div class="scroll" role="group" aria-label="Table" tabindex="0"><table>')
+    clean = clean.replace(
+        "<table>", '<div class="scroll" role="group" aria-label="Table" tabindex="0"><table>'
+    )
     return mark_safe(clean.replace("</table>", "</table></div>"))  # noqa: S308 - nh3 has just cleaned it
 
 

@@ -124,7 +124,7 @@ def test_actor_and_trigger_come_from_the_run(filled):
 
 
 def test_engine_and_version_are_those_of_the_moment(filled):
-    first, second = filled
+    first, _ = filled
     now = timezone.now()
     node = a_node(first, "prefill-0")
     old = scene.a_snapshot(node, version="0.5.19")

@@ -89,7 +89,9 @@ def test_the_number_of_queries_is_fixed(people, told, django_assert_max_num_quer
 
 
 def test_a_view_is_saved_listed_shared_and_removed(people, told):
-    answer = people.viewer.post("/history/views/", {"name": " Fails  of pool ", "query": "verdict=fail&before=7"})
+    answer = people.viewer.post(
+        "/history/views/", {"name": " Fails  of pool ", "query": "verdict=fail&before=7"}
+    )
     view = SavedView.objects.get()
     assert (view.name, view.query) == ("Fails of pool", "verdict=fail")
     assert answer["Location"] == f"/history/views/{view.key}/"
@@ -125,7 +127,9 @@ def test_a_view_that_is_not_there_is_a_404(people):
 
 
 def test_a_views_address_leads_nowhere_else(people):
-    people.viewer.post("/history/views/", {"name": "odd", "query": "https://example.com/?next=//example.org\r\nX: y"})
+    people.viewer.post(
+        "/history/views/", {"name": "odd", "query": "https://example.com/?next=//example.org\r\nX: y"}
+    )
     view = SavedView.objects.get()
     target = people.viewer.get(f"/history/views/{view.key}/")["Location"]
     assert target == "/history/" or target.startswith("/history/?")
