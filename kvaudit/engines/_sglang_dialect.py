@@ -62,6 +62,12 @@ class SGLangDialect(Dialect):
             cached_tokens=_count(meta.get("cached_tokens")),
         )
 
+    def word(self, payload: Any, model: str, build: str) -> str | None:
+        """As above; a native frame holds the whole text so far and is read by `said`."""
+        if isinstance(payload, dict) and "meta_info" in payload:
+            return None
+        return super().word(payload, model, build)
+
     def tokenize(self, text: str, model: str) -> Call | None:
         return Call(
             self.tokenizer, orjson.dumps({"model": model, "prompt": text, "add_special_tokens": False})

@@ -150,10 +150,15 @@ class Dialect:
         """What a whole answer or one stream frame says. Never raises on arbitrary JSON."""
         if not isinstance(payload, dict):
             return Said(error="the answer is no JSON object")
-        text, finish = _choices(payload.get("choices"))
+        choices = payload.get("choices")
+        text, finish = _choices(choices)
         said = Said(text, False, finish)
-        kinds = (payload.get("object"), payload.get("type"))
-        if "error" in payload or "choices" not in payload or "error" in kinds:
+        if (
+            "error" in payload
+            or (choices is None and "choices" not in payload)
+            or payload.get("object") == "error"
+            or payload.get("type") == "error"
+        ):
             said.error, said.code = error_in(payload)
         said.model = _string(payload.get("model"))
         said.build = _string(payload.get("system_fingerprint"))
@@ -165,6 +170,28 @@ class Dialect:
             if isinstance(details, dict):
                 said.cached_tokens = _count(details.get("cached_tokens"))
         return said
+
+    def word(self, payload: Any, model: str, build: str) -> str | None:
+        """The text of a frame that says nothing but its next text, of this model and build, as nearly all
+        do; None for any other, which `said` reads whole."""
+        if payload.__class__ is not dict or payload.get("model") != model or payload.get("usage"):
+            return None
+        if (
+            "error" in payload
+            or (payload.get("system_fingerprint") or "") != build
+            or payload.get("object") == "error"
+            or payload.get("type") == "error"
+        ):
+            return None
+        choices = payload.get("choices")
+        if choices.__class__ is not list or len(choices) != 1:
+            return None
+        choice = choices[0]
+        if choice.__class__ is not dict or choice.get("finish_reason"):
+            return None
+        if "delta" in choice or "message" in choice:
+            return _choices(choices)[0]
+        return _spoken(choice)
 
     def tokenize(self, text: str, model: str) -> Call | None:
         """The tokenizer call, without special tokens; None where the engine has no endpoint."""
@@ -239,25 +266,35 @@ def error_in(payload: Mapping[str, Any]) -> tuple[str, int | None]:
     return "", None
 
 
-_TEXTS = ("reasoning_content", "reasoning", "text", "content")
-
-
 def _choices(choices: Any) -> tuple[str, str]:
     text, finish = "", ""
-    for choice in choices if isinstance(choices, list) else []:
+    for choice in choices if isinstance(choices, list) else ():
         if not isinstance(choice, dict):
             continue
-        finish = _string(choice.get("finish_reason")) or finish
-        for holder in (choice, choice.get("delta"), choice.get("message")):
-            if holder is None or not isinstance(holder, dict):
-                continue
-            for name in _TEXTS:
-                said = holder.get(name)
-                if said and isinstance(said, str):
-                    text += said
-            if "tool_calls" in holder:
-                text += _tool_arguments(holder["tool_calls"])
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
+            finish = reason
+        text += _spoken(choice)
+        for name in ("delta", "message"):
+            if name in choice and isinstance(choice[name], dict):
+                text += _spoken(choice[name])
     return text, finish
+
+
+def _spoken(holder: Mapping[str, Any]) -> str:
+    """The text in one choice, delta or message, reasoning first. Spelled out: it is asked of every frame."""
+    text = ""
+    if "reasoning_content" in holder:
+        text += _string(holder["reasoning_content"])
+    if "reasoning" in holder:
+        text += _string(holder["reasoning"])
+    if "text" in holder:
+        text += _string(holder["text"])
+    if "content" in holder:
+        text += _string(holder["content"])
+    if "tool_calls" in holder:
+        text += _tool_arguments(holder["tool_calls"])
+    return text
 
 
 def _tool_arguments(calls: Any) -> str:

@@ -288,7 +288,7 @@ class NetworkProber:
             ):
                 status = answer.status
                 if answer.is_event_stream:
-                    read, add = self.dialect.said, said.add
+                    word = self.dialect.word
                     async for event in answer.events():
                         payload = event.json()
                         if payload is None:
@@ -296,9 +296,14 @@ class NetworkProber:
                                 break
                             said.add_garbled(event.error)
                             continue
-                        piece = read(payload)
-                        add(piece)
-                        if first is None and piece.text:
+                        text = word(payload, said.model, said.build)
+                        if text is None:
+                            piece = self.dialect.said(payload)
+                            said.add(piece)
+                            text = piece.text
+                        elif text:
+                            said.parts.append(text)
+                        if first is None and text:
                             first = event.seconds
                     complete = answer.done
                 else:

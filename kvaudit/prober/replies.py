@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -28,7 +28,7 @@ _BY_STATUS |= dict.fromkeys((429, 503, 529), Outcome.BUSY)
 class Gathered:
     """What the payloads of one answer said, joined."""
 
-    text: str = ""
+    parts: list[str] = field(default_factory=list, repr=False)  # of the text, in their order
     finish: str = ""
     error: str = ""
     code: int | None = None
@@ -39,6 +39,10 @@ class Gathered:
     build: str = ""
     garbled: bool = False  # the answer, or a frame of it, is no JSON
 
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
     def add_garbled(self, error: str) -> None:
         """A frame that is no JSON: an error event in plain text, or garbage."""
         if error:
@@ -47,14 +51,19 @@ class Gathered:
             self.garbled = True
 
     def add(self, said: Said) -> None:
-        if said.text or said.cumulative:
-            self.text = said.text if said.cumulative else self.text + said.text
+        if said.cumulative:
+            self.parts = [said.text]
+        elif said.text:
+            self.parts.append(said.text)
         if said.error or said.code is not None:
             self.error = self.error or said.error
             self.code = said.code if self.code is None else self.code
-        self.finish = said.finish or self.finish
-        self.model = said.model or self.model
-        self.build = said.build or self.build
+        if said.finish:
+            self.finish = said.finish
+        if said.model:
+            self.model = said.model
+        if said.build:
+            self.build = said.build
         if said.prompt_tokens is not None:
             self.prompt_tokens = said.prompt_tokens
         if said.completion_tokens is not None:
@@ -115,7 +124,7 @@ class Scribe:
         seconds: float,
         problem: str = "",
     ) -> Reply:
-        message = (problem or said.error)[:ERROR_LENGTH]
+        message, text = (problem or said.error)[:ERROR_LENGTH], said.text
         request = {
             "tenant": tenant,
             "mode": self.mode,
@@ -137,15 +146,13 @@ class Scribe:
             "cached_tokens": said.cached_tokens,
             "first_token_seconds": None if first is None else round(first, 4),
             "seconds": round(seconds, 4),
-            "text_length": len(said.text),
-            "text_hmac_sha256": hmac.new(
-                self.key, said.text.encode(errors="replace"), hashlib.sha256
-            ).hexdigest(),
+            "text_length": len(text),
+            "text_hmac_sha256": hmac.new(self.key, text.encode(errors="replace"), hashlib.sha256).hexdigest(),
         }
         return Reply(
             outcome=outcome,
             status=status,
-            text=said.text,
+            text=text,
             finish=said.finish,
             error=message,
             limit_named=self.dialect.limit_named(message) if message else None,
@@ -156,7 +163,7 @@ class Scribe:
             seconds=seconds,
             model=said.model,
             tokens_sent=prompt.tokens,
-            evidence=tuple(self._evidence(f"POST {call.path}", request, response, said.text)),
+            evidence=tuple(self._evidence(f"POST {call.path}", request, response, text)),
         )
 
     def _evidence(

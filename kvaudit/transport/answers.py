@@ -102,12 +102,25 @@ class StreamedResponse:
     async def events(self) -> AsyncIterator[Event]:
         """The events of the stream, redacted, ``[DONE]`` included. Ends with the body or ``[DONE]``;
         `done` and `error` say how it went. The body cap applies to the whole stream."""
-        parser, redact, clock = EventParser(), self._redactor.event, asyncio.get_running_loop().time
-        async for piece in self._pieces():
-            for raw in parser.feed(piece, clock() - self._began):
-                clean = redact(raw.data)
-                event = raw if clean is raw.data else Event(clean, raw.event, raw.id, raw.seconds)
-                if self.first_token is None or len(clean) < SHORT or not event.ordinary:
+        began, clock = self._began, asyncio.get_running_loop().time
+        feed, redact = EventParser().feed, self._redactor.event
+        plain = self._decoder.plain
+        async for piece in self._response.aiter_stream() if plain else self._pieces():
+            if plain:
+                self._decoder.count(piece)
+            for event in feed(piece, clock() - began):
+                data = event.data
+                clean = redact(data)
+                if clean is not data:
+                    event = Event(clean, event.event, event.id, event.seconds)
+                    self._note(event)
+                elif (  # most say nothing but the next word: redact saw no escape, and no error has a shape
+                    self.first_token is None
+                    or len(data) < SHORT
+                    or event.event
+                    or '"error' in data
+                    or "abort" in data
+                ):
                     self._note(event)
                 yield event
                 if self.done:

@@ -67,7 +67,9 @@ class Redactor:
         spelled = {form for secret in distinct for form in (secret, json.dumps(secret)[1:-1])}
         forms = sorted(spelled, key=len, reverse=True)
         pattern = "|".join(re.escape(form) for form in forms)
-        self._forms = tuple(forms)
+        # An escape may hide a name from the rules for text; of what we sent, the forms that nothing else finds.
+        few = [form for form in forms if not any(other in form for other in distinct - {form})]
+        self._always = ("\\u", *(form for form in few if not _unnamed(form, form.lower())))
         self._own = re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})(?![A-Za-z0-9])") if forms else None
 
     def body(self, body: bytes) -> tuple[bytes, tuple[str, ...]]:
@@ -90,20 +92,23 @@ class Redactor:
         return body, tuple(exposed)
 
     def event(self, text: str) -> str:
-        """One event's data without secrets; the same string when nothing in it is suspect."""
+        """One event's data without secrets; the very same string when nothing in it is suspect, which also
+        means that it holds no escape."""
         if not self._suspect(text):
             return text
         return self.body(text.encode(errors="surrogateescape"))[0].decode(errors="replace")
 
     def _suspect(self, text: str) -> bool:
         """Whether anything in this text could be a secret; most answers end here."""
-        if "\\u" in text:  # an escape may hide a name from the rules for text
-            return True
-        for form in self._forms:
+        for form in self._always:
             if form in text:
                 return True
         lowered = text.lower()
-        return _unnamed(text, lowered) or (may_name(lowered) and bool(names_in(text)))
+        # Two letters of key and token, three of secret and credential: asked first, they spare four searches
+        # of every event of every stream.
+        if "ke" in lowered or "cre" in lowered or "pass" in lowered or "auth" in lowered:
+            return _unnamed(text, lowered) or (may_name(lowered) and bool(names_in(text)))
+        return _unnamed(text, lowered)
 
     def text(self, text: str) -> str:
         """Free text (an error message, a header value) without secrets."""
@@ -238,15 +243,21 @@ def _unnamed(text: str, lowered: str) -> bool:
     if "://" in text and "@" in text:
         return True
     # Spelled out, not looped: this is asked of every event of every stream.
-    if "sk-" in text or "hf_" in text or "nvapi-" in text or "AKIA" in text or "glpat-" in text:
-        return True
-    if "xox" in text or "eyJ" in text:
-        return True
-    if "gh" in text and (
-        "ghp_" in text or "gho_" in text or "ghu_" in text or "ghs_" in text or "ghr_" in text
-    ):
-        return True
-    return "bearer" in lowered or "basic" in lowered
+    return (
+        "sk-" in text
+        or "hf_" in text
+        or "nvapi-" in text
+        or "AKIA" in text
+        or "glpat-" in text
+        or "xox" in text
+        or "eyJ" in text
+        or "bearer" in lowered
+        or "basic" in lowered
+        or (
+            "gh" in text
+            and ("ghp_" in text or "gho_" in text or "ghu_" in text or "ghs_" in text or "ghr_" in text)
+        )
+    )
 
 
 def _without_unnamed(text: str, exposed: dict[str, None]) -> str:

@@ -42,12 +42,6 @@ class Event:
         return self._parsed
 
     @property
-    def ordinary(self) -> bool:
-        """Whether no word of any error shape is in this event: true of nearly all."""
-        data = self.data
-        return not (self.event or '"error' in data or "abort" in data or "\\u" in data)
-
-    @property
     def error(self) -> str:
         """The error that this event reports, as text; "" for ordinary events."""
         if (
@@ -126,12 +120,12 @@ class EventParser:
     def feed(self, chunk: bytes, seconds: float = 0.0) -> list[Event]:
         if (  # one whole event of a single data line, as most are
             chunk[:6] == b"data: "
+            and chunk[-2:] == b"\n\n"
             and chunk.find(b"\n") == len(chunk) - 2
-            and chunk[-1:] == b"\n"
             and b"\r" not in chunk
             and not (self._rest or self._data or self._event)
         ):
-            return [Event(chunk[6:-2].decode(errors="replace"), "", self._id, seconds)]
+            return [Event(str(chunk[6:-2], "utf-8", "replace"), "", self._id, seconds)]
         inside_a_line = bool(self._rest) and not self._first and not self._rest.endswith(b"\r")
         if inside_a_line and b"\n" not in chunk and b"\r" not in chunk:
             self._more.append(chunk)  # a line that drips in by the byte costs its length, not its square

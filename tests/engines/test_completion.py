@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvaudit.engines.completion import Call, Dialect, Mode, Wish, error_in
+from kvaudit.engines._sglang_dialect import SGLangDialect
+from kvaudit.engines.completion import Call, Dialect, Mode, Said, Wish, error_in
 from kvaudit.text.spelling import Prompt
 
 PAYLOADS = Path(__file__).parent.parent / "payloads" / "vllm-0.32.0"
@@ -219,3 +220,37 @@ def test_arbitrary_json_never_raises(payload):
     VLLM.said(payload)
     ids = VLLM.token_ids(payload)
     assert ids is None or all(token >= 0 for token in ids)
+
+
+PARTS = st.sampled_from(["", "a", None, 0, [], {}, {"content": "b"}, {"error": "c"}, {"tool_calls": [{}]}])
+CHOICES = st.dictionaries(st.sampled_from(["text", "delta", "message", "reasoning", "finish_reason"]), PARTS)
+FRAMES = st.dictionaries(
+    st.sampled_from(
+        ["model", "system_fingerprint", "usage", "error", "object", "type", "meta_info", "detail"]
+    ),
+    st.sampled_from(["", "m", "error", None, {}, {"prompt_tokens": 3}, {"message": "x"}, 7]),
+) | st.builds(
+    lambda frame, choices: {**frame, "choices": choices},
+    st.dictionaries(st.sampled_from(["model", "usage", "error", "meta_info"]), PARTS),
+    st.lists(CHOICES | PARTS, max_size=2) | PARTS,
+)
+
+
+@given(FRAMES | PARTS, st.sampled_from(["", "m"]))
+def test_a_word_is_what_a_frame_says_whole_or_left_to_said(payload, model):
+    for dialect in (VLLM, SGLangDialect()):
+        word = dialect.word(payload, model, "")
+        said = dialect.said(payload)
+        if word is not None:
+            assert said == Said(word, model=said.model)
+            assert said.model in ("", model)
+
+
+def test_the_frames_of_a_real_stream_are_words_except_what_says_more():
+    frames = recorded("h_stream")
+    model, build = frames[0]["model"], frames[0].get("system_fingerprint") or ""
+    words = [VLLM.word(frame, model, build) for frame in frames]
+    for frame, word in zip(frames, words, strict=True):
+        assert word is None or word == VLLM.said(frame).text
+        assert VLLM.word(frame, "another model", build) is None
+    assert any(word for word in words)

@@ -133,11 +133,11 @@ def test_cumulative_text_replaces_and_increments_add() -> None:
     assert said.text == "walnut!"
 
 
-SECRET = "account 4711 of Mrs Example"
+SECRET = "account 4711081599221177 of Mrs Example"
 
 
 def written(seal: Any = None, key: bytes = b"k") -> Any:
-    said = Gathered(text=SECRET, finish="stop", prompt_tokens=9)
+    said = Gathered([SECRET], finish="stop", prompt_tokens=9)
     return Scribe(VLLM, "m", key, seal).reply(
         Outcome.ANSWERED,
         tenant="A",
@@ -155,7 +155,7 @@ def test_generated_text_and_salt_stay_out_of_evidence() -> None:
     reply = written()
     assert [item.kind for item in reply.evidence] == ["request", "response"]
     for item in reply.evidence:
-        assert b"4711" not in item.body
+        assert b"4711081599221177" not in item.body
         assert b"pepper" not in item.body
         assert hashlib.sha256(item.body).hexdigest() == item.sha256
     assert SECRET not in repr(reply)

@@ -223,3 +223,12 @@ def test_a_named_secret_never_survives_beside_anything(document: object, name: s
     clean, exposed = Redactor().body(body)
     assert b"V3ry-S3cret-Value" not in clean
     assert name in exposed
+
+
+def test_an_event_without_anything_suspect_is_the_very_same_string() -> None:
+    redactor = Redactor(["plainsecret", "Bearer plainsecret", "sk-a-longer-secret"])
+    ordinary = '{"choices":[{"text":" a broken bypass"}]}'
+    assert redactor.event(ordinary) is ordinary
+    for said in ("plainsecret", "sk-a-longer-secret", "Bearer plainsecret", "\\u0070lainsecret"):
+        clean = redactor.event('{"choices":[{"text":" ' + said + '"}]}')
+        assert "secret" not in clean, said
