@@ -162,13 +162,12 @@ async def send_times(url: str, repeats: int) -> tuple[float, float, float]:
 
         await bare(True)
         await ours()
-        found = (
-            await cpu_of(ours, repeats),
-            await cpu_of(lambda: bare(True), repeats),
-            await cpu_of(lambda: bare(False), repeats),
-        )
+        best = [float("inf")] * 3
+        for _ in range(repeats):  # in turns, so that a machine which slows down slows all three
+            for place, work in enumerate((ours, lambda: bare(True), lambda: bare(False))):
+                best[place] = min(best[place], await cpu_of(work, 1))
     await asking.aclose()
-    return found
+    return best[0], best[1], best[2]
 
 
 def held(field: str) -> float:
