@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from kvaudit import engines
 from kvaudit.checks.asking import Limits
@@ -40,7 +40,7 @@ class Permission:
     earlier: Sequence[Marker] = ()
     replayed: tuple[int, ...] = ()
     planted: Callable[[Marker], None] = lambda marker: None
-    spent: Spent = field(default_factory=Spent)
+    spent: Spent | None = None  # None = a count of the run's own
 
 
 def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
@@ -101,7 +101,8 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         raise CannotAsk("The model's name is neither declared nor shown by a node: give it.")
     allow = reading.allowed([adapter])
     limits = limits_of(nodes, target.rules)
-    spent = permission.spent
+    spent = permission.spent if permission.spent is not None else Spent()
+    spent.begin()
     spent.ceiling = (
         permission.prompt_tokens if permission.prompt_tokens is not None else default_ceiling(limits)
     )

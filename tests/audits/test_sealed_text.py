@@ -14,7 +14,7 @@ from kvaudit.verdict import Evidence as Seen
 from tests.audits.stage import a_run, a_target
 from tests.factories import a_user
 
-SECRET = "the customer's account number is 4711"
+SECRET = "the customer's account number is 4711081599221177"
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_without_a_public_key_nothing_is_kept(settings):
 def test_the_same_text_never_looks_the_same(pair):
     seal = sealed_text.sealer()
     assert seal(SECRET.encode()) != seal(SECRET.encode())
-    assert b"4711" not in seal(SECRET.encode())
+    assert b"4711081599221177" not in seal(SECRET.encode())
 
 
 @pytest.mark.django_db
@@ -52,7 +52,7 @@ class TestOpening:
     def test_is_recorded_with_its_reason(self, pair):
         run = a_run(a_target(), kind=Kind.ACTIVE, checks=["canary"])
         held = stored(run)
-        assert b"4711" not in bytes(held.body)
+        assert b"4711081599221177" not in bytes(held.body)
         reader = a_user(team=run.deployment.team, role="auditor")
         assert sealed_text.open_for(run=run, evidence=held, reason="the leak of May", actor=reader) == SECRET
         entry = Entry.objects.get(kind="evidence.opened")

@@ -164,7 +164,7 @@ def test_a_change_meanwhile_makes_a_result_belong_to_neither(monkeypatch: pytest
 
 # Generated text
 
-SECRET = "the account of mrs zebedee is 4711"
+SECRET = "the account of mrs zebedee is 4711081599221177"
 
 
 def customers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -173,7 +173,7 @@ def customers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     original = NetworkProber.ask
 
     async def ask(self: NetworkProber, tenant: str, prompt: Any, **more: Any) -> Any:
-        body = {"model": self.model, "prompt": f"{SECRET}. " * 140, "max_tokens": 16}
+        body = {"model": self.model, "prompt": f"{SECRET}. " * 100, "max_tokens": 16}
         await labs[0].deployment.router.route("customer", "/v1/completions", body)
         return await original(self, tenant, prompt, **more)
 
@@ -199,7 +199,7 @@ def test_a_customers_text_that_leaks_is_sealed_and_nowhere_else(
         "it never leaked: this test shows nothing"
     )
     said = repr(build("lab", nodes, results)) + repr(results) + caplog.text + "".join(capsys.readouterr())
-    for text in (SECRET[8:24], "zebedee", "4711"):
+    for text in (SECRET[8:24], "zebedee", "4711081599221177"):
         assert text not in said
     kinds = set()
     for result in results:

@@ -12,7 +12,7 @@ from kvaudit.ledger.models import Entry
 from kvaudit.verdict import Evidence as Seen
 from tests.audits.stage import a_run
 
-SECRET = "<script>the customer's account number is 4711</script>"
+SECRET = "<script>the customer's account number is 4711081599221177</script>"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_it_stays_closed_until_somebody_says_why(people, path):
         people.auditor.get(path + "?download=1"),
         people.auditor.post(path, {"reason": "  why   "}),
     ):
-        assert "4711" not in closed.content.decode()
+        assert "4711081599221177" not in closed.content.decode()
     assert people.auditor.post(path, {}).status_code == 422
     assert not Entry.objects.filter(kind="evidence.opened").exists()
 
@@ -45,13 +45,13 @@ def test_it_stays_closed_until_somebody_says_why(people, path):
 def test_the_record_comes_before_the_text_and_nothing_caches_it(people, path):
     opened = people.auditor.post(path, {"reason": "the leak of May"})
     said = opened.content.decode()
-    assert "account number is 4711" in said
+    assert "account number is 4711081599221177" in said
     assert "<script>the" not in said
     assert opened.headers["Cache-Control"] == "private, no-store"
     entry = Entry.objects.get(kind="evidence.opened")
     assert entry.subject.startswith(f"run:{Run.objects.get().pk} ")
     assert entry.subject.endswith("reason: the leak of May")
-    assert "4711" not in people.auditor.get(path).content.decode(), "closed again"
+    assert "4711081599221177" not in people.auditor.get(path).content.decode(), "closed again"
 
 
 @pytest.mark.parametrize(("who", "status"), [("viewer", 403), ("stranger", 404)])
