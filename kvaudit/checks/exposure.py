@@ -27,6 +27,11 @@ ASKED: Mapping[str, tuple[str, ...]] = {
 """Reads per engine that are harmless and allow-listed. TensorRT-LLM's ``/metrics`` is left out: it
 hands its queued statistics to whoever asks first."""
 
+ROUTES = "/openapi.json"
+DECISIVE = ("/v1/models", ROUTES)
+"""Asked once more where only they got no answer: a completion route is found by these two, and the list, 270 kB on
+vLLM, is built on its first request, so that a busy server may miss the deadline once."""
+
 ACTING = {
     "vllm": (
         "/collective_rpc",
@@ -130,7 +135,11 @@ async def _ask(node: NodeSeen, audit: Audit) -> Answered:
         if path == "/get_server_info" and earlier is not None and earlier.status != 404:
             continue  # the old name of the same thing
         answers[path] = await audit.ask_anonymously(node.name, path)
-    return Answered(node, answers, routes(answers.get("/openapi.json")))
+    if any(answer.status for answer in answers.values()):
+        for path in DECISIVE:
+            if path in answers and answers[path].status == 0:
+                answers[path] = await audit.ask_anonymously(node.name, path)
+    return Answered(node, answers, routes(answers.get(ROUTES)))
 
 
 def routes(answer: Anonymous | None) -> frozenset[str] | None:
@@ -275,7 +284,13 @@ def _untold(seen: Seen, audit: Audit) -> list[str]:
         if not each.answers:
             said.append(f"{each.node.name}: no path of {engine} is known that could be asked without a key")
         elif engine in ("vllm", "trtllm") and each.routes is None and not _silent(each):
-            said.append(f"{each.node.name} does not list its routes, so unguarded ones cannot be seen")
+            silent = each.answers.get(ROUTES)
+            unlisted = (
+                f"did not answer {ROUTES} in time"
+                if silent is not None and silent.status == 0
+                else "does not list its routes"
+            )
+            said.append(f"{each.node.name} {unlisted}, so unguarded ones cannot be seen")
         elif any(
             answer.status == 0 or answer.status >= 500 for answer in each.answers.values()
         ) and not _silent(each):

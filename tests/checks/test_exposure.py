@@ -83,6 +83,7 @@ def test_real_vllm_with_a_key_serves_completions_without_it():
         ({"/openapi.json": listing("/collective_rpc", "/sleep")}, FAIL, "/collective_rpc, /sleep"),
         ({"/openapi.json": NOT_FOUND}, INCONCLUSIVE, "does not list its routes"),
         ({"/openapi.json": LOGIN_PAGE}, INCONCLUSIVE, "does not list its routes"),
+        ({"/openapi.json": SILENCE}, INCONCLUSIVE, "did not answer /openapi.json in time"),
         ({"/openapi.json": Anonymous(200, b"[" * 100_000)}, INCONCLUSIVE, "does not list"),
         ({"/openapi.json": listing("/x"), "/metrics": SILENCE}, INCONCLUSIVE, "did not answer /metrics"),
         ({"/openapi.json": listing("/x"), "/metrics": Anonymous(503)}, INCONCLUSIVE, "did not answer /metrics"),
@@ -195,3 +196,23 @@ def test_routes(answer, expected):
 
 def test_observation_is_plain():
     assert Answered(NodeSeen("n", "http://n"), {}, None).routes is None
+
+
+@pytest.mark.parametrize("late", ["/openapi.json", "/v1/models"])
+@pytest.mark.parametrize(
+    ("others", "asked", "verdict"),
+    [(VLLM_WITH_KEY, 2, FAIL), (dict.fromkeys(VLLM_WITH_KEY, SILENCE), 1, ERROR)],
+)
+def test_what_decides_and_came_too_late_is_asked_for_again(late, others, asked, verdict):
+    """Once, and only from a node that answers at all."""
+    times = []
+
+    class Slow(dict):
+        def __getitem__(self, path):
+            if path != late:
+                return super().__getitem__(path)
+            times.append(path)
+            return SILENCE if len(times) == 1 else VLLM_WITH_KEY[path]
+
+    assert judge(Slow(others)).verdict is verdict
+    assert len(times) == asked
