@@ -1,4 +1,4 @@
-"""CSV that streams, and that no spreadsheet takes for formulas."""
+"""CSV that streams, that no spreadsheet takes for formulas, and that says so where it broke off."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from django.http import StreamingHttpResponse
 # OWASP, CSV injection: what begins with these is computed by one spreadsheet or another; the full-width
 # ones are read as their narrow kin.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
+
+INCOMPLETE = "export incomplete: it broke off here. Export again; the log of the web server names the cause."
+"""The last line of an export that failed after its status was sent."""
 
 
 class _Echo:
@@ -30,10 +33,14 @@ def safe(value: object) -> str:
 
 
 def lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """CSV lines (RFC 4180), one row at a time."""
+    """CSV lines (RFC 4180), one row at a time. When ``rows`` fails, `INCOMPLETE` is the last line."""
     writer = csv.writer(_Echo())
-    for row in rows:
-        yield writer.writerow([safe(value) for value in row])
+    try:
+        for row in rows:
+            yield writer.writerow([safe(value) for value in row])
+    except Exception:
+        yield writer.writerow([INCOMPLETE])
+        raise  # so that the server logs it and cuts the transfer instead of ending it properly
 
 
 def streamed(rows: Iterable[Sequence[object]], name: str) -> StreamingHttpResponse:

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from kvaudit.web.spreadsheets import lines, safe
+from kvaudit.web.spreadsheets import INCOMPLETE, lines, safe
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,22 @@ def test_rows_come_one_at_a_time_and_read_back():
     assert list(csv.reader(io.StringIO(text))) == [
         [str(n), 'a "quoted", cell\nof two lines'] for n in range(3)
     ]
+
+
+def test_rows_that_fail_end_with_a_line_that_says_so_and_cut_the_transfer():
+    def rows():
+        yield ["head"]
+        yield [1]
+        raise OSError("the database went away at 10.0.0.7")
+
+    stream = lines(rows())
+    assert [next(stream) for _ in range(3)] == ["head\r\n", "1\r\n", f"{INCOMPLETE}\r\n"]
+    assert INCOMPLETE.startswith("export incomplete: ")
+    with pytest.raises(OSError, match="went away"):
+        next(stream)
+
+
+def test_a_reader_who_leaves_is_no_failure():
+    stream = lines([[1], [2]])
+    next(stream)
+    stream.close()  # a generator that yields once more here raises RuntimeError

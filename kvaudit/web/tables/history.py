@@ -20,6 +20,7 @@ from kvaudit.audits.models import Trigger
 from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict
 from kvaudit.web import foreign
+from kvaudit.web.spreadsheets import INCOMPLETE
 
 TEXTS = ("deployment", "check", "verdict", "engine", "version", "trigger", "actor", "since", "until")
 TRIGGERS = [trigger.value for trigger in Trigger]
@@ -150,20 +151,25 @@ def csv_rows(lines: Iterator[Line]) -> Iterator[tuple[object, ...]]:
 
 
 def json_parts(lines: Iterator[Line], asked: Mapping[str, Any]) -> Iterator[bytes]:
-    """One JSON document, in parts. Cut off, it is no valid document: nobody takes a part for the whole."""
+    """One JSON document, in parts. Broken off, it is no valid document, so that no program takes a part for the
+    whole; its last line tells people."""
     head = {"schema": "kvaudit.history/1", "made_at": _utc(timezone.now()), "filters": asked}
     yield orjson.dumps(head)[:-1] + b',"results":['
     lead = b"\n"
     count = 0
-    for line in lines:
-        row = line._asdict() | {
-            "observed_at": _utc(line.observed_at),
-            "measures": orjson.Fragment(line.measures),
-            "evidence": orjson.Fragment(line.evidence),
-        }
-        yield lead + orjson.dumps(row)
-        lead = b",\n"
-        count += 1
+    try:
+        for line in lines:
+            row = line._asdict() | {
+                "observed_at": _utc(line.observed_at),
+                "measures": orjson.Fragment(line.measures),
+                "evidence": orjson.Fragment(line.evidence),
+            }
+            yield lead + orjson.dumps(row)
+            lead = b",\n"
+            count += 1
+    except Exception:
+        yield b"\n%s\n" % INCOMPLETE.encode()
+        raise
     yield b'\n],"count":%d}\n' % count
 
 

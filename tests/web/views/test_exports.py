@@ -105,3 +105,32 @@ def test_an_abandoned_download_ends_its_query(told, monkeypatch):
             "AND state = 'idle in transaction' AND pid <> pg_backend_pid()"
         )
         assert cursor.fetchone()[0] == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_a_query_that_dies_in_mid_stream_leaves_no_file_that_looks_complete(viewer, told, monkeypatch, kind):
+    from django.db import OperationalError, connection
+
+    monkeypatch.setattr(exporting, "AT_ONCE", 5)
+    parts: list[bytes] = []
+    answer = viewer.get(f"/history/{kind}/")
+    stream = iter(answer.streaming_content)
+    parts += [next(stream) for _ in range(3)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND state = 'idle in transaction' AND pid <> pg_backend_pid()"
+        )
+    with pytest.raises(OperationalError):
+        parts.extend(stream)
+    text = b"".join(parts).decode()
+    assert 3 < len(parts) < 61
+    assert text.splitlines()[-1].startswith("export incomplete: ")
+    if kind == "json":
+        with pytest.raises(json.JSONDecodeError):
+            json.loads(text)
+
+
+def test_the_page_says_what_its_exports_hold(viewer, told):
+    page = viewer.get("/history/").content.decode()
+    assert "export incomplete" in page
