@@ -264,6 +264,7 @@ CELERY_BEAT_MAX_LOOP_INTERVAL = 5
 CELERY_BEAT_SCHEDULE = {
     "dispatch": _every("kvaudit.audits.tasks.dispatch", _beat_seconds),
     "recover": _every("kvaudit.audits.tasks.recover", _beat_seconds),
+    "recover imports": _every("kvaudit.inquiries.tasks.recover", _beat_seconds),
     "deliver": _every("kvaudit.notify.tasks.deliver", _beat_seconds),
     "consume incidents": _every("kvaudit.incidents.tasks.consume", _beat_seconds),
     "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),

@@ -1,14 +1,14 @@
 """Importing a request log: which requests lay inside the danger zone, by tenant. Names and ids never reach the
-database in clear: they are hashed with a key of this installation."""
+database in clear: they are hashed with a key of this installation; an uploaded file waits there sealed (`LogPart`)."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import IO
+from typing import IO, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
@@ -41,6 +41,11 @@ class Zone:
     def holds(self, request: Request) -> bool:
         return self.low <= request.tokens < self.high and self.since <= request.at < self.until
 
+    def as_json(self) -> dict[str, str | int]:
+        return {
+            "since": self.since.isoformat(), "until": self.until.isoformat(), "low": self.low, "high": self.high,
+        }  # fmt: skip
+
 
 @dataclass(slots=True)
 class Count:
@@ -68,16 +73,33 @@ class Tally:
     prefill: Percentiles = field(default_factory=Percentiles)
 
 
-class Hashed:
-    """A file that hashes what is read from it."""
+class Progress(NamedTuple):
+    rows: int
+    bytes: int
+    problems: int
 
-    def __init__(self, file: IO[bytes]) -> None:
+
+Tell = Callable[[Progress], None]
+"""Called about once a `STEP`; what it raises ends the import, and nothing is kept."""
+
+STEP = 256 * 1024
+"""Bytes."""
+
+
+class Hashed:
+    """A file that hashes what is read from it, and calls ``step`` with every `STEP` read."""
+
+    def __init__(self, file: IO[bytes], step: Callable[[], None] | None = None) -> None:
         self._file, self._digest, self.size = file, hashlib.sha256(), 0
+        self._step, self._next = step, STEP
 
     def readline(self, most: int) -> bytes:
         line = self._file.readline(most)
         self._digest.update(line)
         self.size += len(line)
+        if self._step and self.size >= self._next:
+            self._next = self.size + STEP
+            self._step()
         return line
 
     @property
@@ -93,14 +115,29 @@ def keyed(kind: str, deployment: Deployment, text: str) -> str:
 
 def import_log(
     *, deployment: Deployment, file: IO[bytes], name: str, since: datetime, until: datetime,
-    zones: Sequence[Zone], actor: Actor,
+    zones: Sequence[Zone], actor: Actor, tell: Tell | None = None,
 ) -> RequestLog:  # fmt: skip
     """Read the whole log and keep what it comes to. Raises `NoLog` for what is no log at all, PermissionDenied
     unless the actor may read evidence."""
     require(actor, "read_evidence", deployment.team)
-    source = Hashed(file)
-    tally = count(read(source), deployment, since, until, zones)  # type: ignore[arg-type]
-    return _keep(deployment, source, name, since, until, zones, tally, actor)
+    source, tally = read_all(deployment, file, since, until, zones, tell)
+    return keep(deployment, source, name, since, until, zones, tally, actor)
+
+
+def read_all(
+    deployment: Deployment, file: IO[bytes], since: datetime, until: datetime, zones: Sequence[Zone],
+    tell: Tell | None = None,
+) -> tuple[Hashed, Tally]:  # fmt: skip
+    """What the log comes to; writes nothing."""
+    tally = Tally()
+
+    def step() -> None:
+        if tell:
+            tell(Progress(tally.lines, source.size, tally.problem_count))
+
+    source = Hashed(file, step)
+    count(read(source), deployment, since, until, zones, tally)  # type: ignore[arg-type]
+    return source, tally
 
 
 def count(
@@ -109,9 +146,10 @@ def count(
     since: datetime,
     until: datetime,
     zones: Sequence[Zone],
+    tally: Tally | None = None,
 ) -> Tally:
-    """Pure but for the key of the hashes."""
-    tally = Tally()
+    """Pure but for the key of the hashes. Adds to ``tally`` where one is given."""
+    tally = Tally() if tally is None else tally
     hashes: dict[str, str] = {}
     for entry in entries:
         tally.lines += 1
@@ -159,7 +197,7 @@ def _by_tenant(tally: Tally, tenant: str, entry: Request, inside: bool) -> None:
 
 
 @transaction.atomic
-def _keep(
+def keep(
     deployment: Deployment, source: Hashed, name: str, since: datetime, until: datetime, zones: Sequence[Zone],
     tally: Tally, actor: Actor,
 ) -> RequestLog:  # fmt: skip
@@ -171,10 +209,7 @@ def _keep(
         imported_by=actor if isinstance(actor, User) else None,
         since=since,
         until=until,
-        zones=[
-            {"since": z.since.isoformat(), "until": z.until.isoformat(), "low": z.low, "high": z.high}
-            for z in zones
-        ],
+        zones=[zone.as_json() for zone in zones],
         lines=tally.lines,
         requests=tally.requests,
         in_window=tally.in_window,

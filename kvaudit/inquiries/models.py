@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from kvaudit.fleet.models import Deployment
-from kvaudit.inquiries.querysets import RequestLogQuerySet, SavedViewQuerySet
+from kvaudit.inquiries.querysets import LogImportQuerySet, RequestLogQuerySet, SavedViewQuerySet
 
 
 class SavedView(models.Model):
@@ -131,3 +131,72 @@ class PrefillBucket(models.Model):
 
     def __str__(self) -> str:
         return f"{self.low} to {self.high}"
+
+
+class ImportState(models.TextChoices):
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+LIVE = (ImportState.QUEUED, ImportState.RUNNING)
+
+
+class LogImport(models.Model):
+    """The work of importing an uploaded log. While it is live its file waits in `LogPart`, sealed; only a
+    finished one has a ``log``. ``token`` names the worker that reads it, ``seen_at`` is its last sign of life."""
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="log_imports")
+    name = models.CharField(max_length=200)
+    size = models.BigIntegerField(help_text="bytes")
+    since = models.DateTimeField()
+    until = models.DateTimeField()
+    zones = models.JSONField(default=list)
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    requested_at = models.DateTimeField(default=timezone.now)
+
+    state = models.CharField(max_length=10, choices=ImportState.choices, default=ImportState.QUEUED)
+    token = models.UUIDField(null=True)
+    rung_at = models.DateTimeField(null=True)
+    seen_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
+    rows_read = models.BigIntegerField(default=0)
+    bytes_read = models.BigIntegerField(default=0)
+    problem_count = models.BigIntegerField(default=0)
+    sentence = models.CharField(max_length=400, blank=True)  # why it failed
+    log = models.OneToOneField(RequestLog, null=True, on_delete=models.SET_NULL, related_name="imported")
+
+    objects = LogImportQuerySet.as_manager()
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("id",), name="inquiries_import_live", condition=Q(state__in=LIVE)),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+class LogPart(models.Model):
+    """A piece of an uploaded log, sealed: it names tenants. Deleted as soon as its import ends."""
+
+    work = models.ForeignKey(LogImport, on_delete=models.CASCADE, related_name="parts")
+    number = models.IntegerField()  # from 0
+    sealed = models.TextField()
+
+    class Meta:
+        ordering = ("number",)
+        constraints = (
+            models.UniqueConstraint(fields=("work", "number"), name="inquiries_part_once_an_import"),
+        )
+
+    def __str__(self) -> str:
+        return f"part {self.number}"

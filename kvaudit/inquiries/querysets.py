@@ -11,7 +11,7 @@ from kvaudit.audits.querysets import OfDeployment
 if TYPE_CHECKING:
     from kvaudit.accounts.models import User
     from kvaudit.fleet.models import Deployment
-    from kvaudit.inquiries.models import RequestLog, SavedView  # noqa: F401
+    from kvaudit.inquiries.models import LogImport, RequestLog, SavedView  # noqa: F401
 
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):
@@ -21,6 +21,12 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
 
 
 class RequestLogQuerySet(OfDeployment["RequestLog"]):
+    def of(self, deployment: Deployment) -> Self:
+        """Newest first."""
+        return self.filter(deployment=deployment).order_by("-id")
+
+
+class LogImportQuerySet(OfDeployment["LogImport"]):
     def of(self, deployment: Deployment) -> Self:
         """Newest first."""
         return self.filter(deployment=deployment).order_by("-id")

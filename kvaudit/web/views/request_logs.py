@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 
-from kvaudit.accounts.access import can
 from kvaudit.fleet.models import Deployment
+from kvaudit.inquiries import queueing
 from kvaudit.inquiries.exposure import statement_of
-from kvaudit.inquiries.importing import import_log, keyed, known_tenants
-from kvaudit.inquiries.models import RequestHit, RequestLog
+from kvaudit.inquiries.importing import keyed, known_tenants
+from kvaudit.inquiries.models import LogImport, RequestHit, RequestLog
 from kvaudit.inquiries.percentiles import Bucket, too_fast
 from kvaudit.inquiries.request_log import NoLog
 from kvaudit.web import foreign
-from kvaudit.web.page import SignedIn, deployment_or_404, page
+from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import exposure as windows
 from kvaudit.web.tables import request_logs as table
 
 MOST_TENANTS = 200
 MOST_HITS = 50
+MOST_IMPORTS = 5
+NOT_YOURS = "Request logs are imported by auditors of the deployment's team."
 
 
 @page("GET", "POST")
 def import_page(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
-    if not can(request.user, "read_evidence", deployment.team_id):
-        raise PermissionDenied("Request logs are imported by auditors of the deployment's team.")
+    require(request.user, "read_evidence", deployment.team, NOT_YOURS)
     now = timezone.now()
     given = request.POST if request.method == "POST" else request.GET
     window = windows.window_of(given, now)
@@ -44,9 +44,10 @@ def import_page(request: SignedIn, slug: str) -> HttpResponse:
             problem = "Choose the log: a CSV file or JSON lines."
         else:
             try:
-                log = import_log(
+                work = queueing.begin(
                     deployment=deployment,
                     file=upload,
+                    size=upload.size or 0,
                     name=upload.name or "",
                     since=window.since,
                     until=window.until,
@@ -56,8 +57,7 @@ def import_page(request: SignedIn, slug: str) -> HttpResponse:
             except NoLog as fault:
                 problem = str(fault)
             else:
-                messages.success(request, f"Read {log.lines:,} lines; the file itself was not kept.")
-                return redirect("request-log", deployment.slug, log.pk)
+                return redirect("log-import", deployment.slug, work.pk)
     context = {
         "section": "fleet",
         "now": now,
@@ -67,9 +67,48 @@ def import_page(request: SignedIn, slug: str) -> HttpResponse:
         "low": foreign.query_text(given.get("low"), 20),
         "high": foreign.query_text(given.get("high"), 20),
         "problem": problem,
+        "imports": LogImport.objects.of(deployment)[:MOST_IMPORTS],
     }
     status = 422 if problem and request.method == "POST" else 200
     return render(request, "exposure/import.html", context, status=status)
+
+
+@page()
+def log_import(request: SignedIn, slug: str, pk: int) -> HttpResponse:
+    """How an import goes."""
+    work = _import_or_404(request, slug, pk)
+    return render(request, "exposure/import_run.html", _told(work))
+
+
+@page()
+def log_import_progress(request: SignedIn, slug: str, pk: int) -> HttpResponse:
+    """The part of the page that asks again every second."""
+    work = _import_or_404(request, slug, pk)
+    return render(request, "exposure/import_progress.html", _told(work))
+
+
+@page("POST")
+def log_import_cancel(request: SignedIn, slug: str, pk: int) -> HttpResponse:
+    work = _import_or_404(request, slug, pk)
+    if queueing.cancel(work=work, actor=request.user):
+        messages.success(request, "The import stops within seconds; nothing of it is kept.")
+    else:
+        messages.warning(request, "The import had already ended.")
+    return redirect("log-import", work.deployment.slug, work.pk)
+
+
+def _import_or_404(request: SignedIn, slug: str, pk: int) -> LogImport:
+    deployment = deployment_or_404(request.user, slug)
+    require(request.user, "read_evidence", deployment.team, NOT_YOURS)
+    works = LogImport.objects.of(deployment).select_related("log", "requested_by", "deployment__team")
+    work = get_object_or_404(works, pk=min(pk, 2**63 - 1))
+    if work.live and queueing.close_lost(only=work):
+        work = works.get(pk=work.pk)
+    return work
+
+
+def _told(work: LogImport) -> dict[str, object]:
+    return {"section": "fleet", "now": timezone.now(), "deployment": work.deployment, "work": work}
 
 
 @page()

@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from kvaudit.audits.models import CheckState, Result
 from kvaudit.fleet.models import Tenant
-from kvaudit.inquiries.models import RequestLog
+from kvaudit.inquiries import tasks
+from kvaudit.inquiries.models import LogImport, RequestLog
 from tests.web import scene
 
 EVIL = "=cmd()<script>alert(1)</script>\u202e\x00" + "x" * 900
@@ -119,6 +120,17 @@ def send(client, body, **more):
     return client.post("/d/chat-large/exposure/import/", {"file": file, **more})
 
 
+def imported(client, body, **more):
+    """The address of the log that a worker made of what was sent."""
+    answer = send(client, body, **more)
+    work = LogImport.objects.latest("pk")
+    assert answer["Location"] == f"/d/chat-large/exposure/imports/{work.pk}/"
+    tasks.import_log(work.pk)
+    work.refresh_from_db()
+    assert work.state == "finished"
+    return f"/d/chat-large/exposure/logs/{work.log_id}/"
+
+
 def a_log(*tenants, tokens=700_000):
     now = timezone.now() - timedelta(days=1)
     return HEAD + "".join(
@@ -128,46 +140,44 @@ def a_log(*tenants, tokens=700_000):
 
 def test_a_log_is_imported_and_shown_without_names(people, open_zone):
     Tenant.objects.create(deployment=open_zone, name="acme")
-    answer = send(people.auditor, a_log("acme", "acme", "nobody-knows"))
-    log = RequestLog.objects.get()
-    assert answer["Location"] == f"/d/chat-large/exposure/logs/{log.pk}/"
-    page = shown(people.viewer.get(answer["Location"]))
+    address = imported(people.auditor, a_log("acme", "acme", "nobody-knows"))
+    page = shown(people.viewer.get(address))
     assert "3 requests of 2 tenants lay inside the danger zone." in page
     assert ">acme<" in page  # the fleet file names it
     assert "nobody-knows" not in page
-    page = shown(people.viewer.get(f"{answer['Location']}?name=nobody-knows"))
+    page = shown(people.viewer.get(f"{address}?name=nobody-knows"))
     assert "1 of its 1 request in the window lay inside." in page
-    lines = b"".join(people.viewer.get(f"{answer['Location']}csv/").streaming_content).decode()
+    lines = b"".join(people.viewer.get(f"{address}csv/").streaming_content).decode()
     assert len(lines.splitlines()) == 4
     assert "nobody-knows" not in lines
     assert "requests.csv" in shown(people.viewer.get("/d/chat-large/exposure/"))
 
 
 def test_lengths_can_be_given(people, pair):
-    send(people.auditor, a_log("acme", tokens=5_000), low="4,000", high="6000")
+    imported(people.auditor, a_log("acme", tokens=5_000), low="4,000", high="6000")
     assert RequestLog.objects.get().inside == 1
 
 
 def test_without_a_zone_the_log_says_nothing(people, pair):
-    answer = send(people.auditor, a_log("acme"))
-    assert "says nothing about who was inside one" in shown(people.viewer.get(answer["Location"]))
+    address = imported(people.auditor, a_log("acme"))
+    assert "says nothing about who was inside one" in shown(people.viewer.get(address))
 
 
 def test_unread_lines_make_counts_lower_bounds(people, open_zone):
-    answer = send(people.auditor, a_log("acme") + "broken\n" + EVIL.replace("\x00", "") + "\n")
-    page = shown(people.viewer.get(answer["Location"]))
+    address = imported(people.auditor, a_log("acme") + "broken\n" + EVIL.replace("\x00", "") + "\n")
+    page = shown(people.viewer.get(address))
     assert "1 request or more of 1 tenant" in page
     assert "Line 3" in page
     assert "every count is a lower bound" in page
 
 
 def test_hostile_logs_are_only_text(people, open_zone):
-    answer = send(
+    address = imported(
         people.auditor,
         a_log(EVIL.replace(",", "")),
         name=EVIL.replace("\x00", "").replace("/", "")[:90] + ".csv",
     )
-    page = shown(people.viewer.get(answer["Location"]))
+    page = shown(people.viewer.get(address))
     assert "<script>alert" not in page
     assert "\u202e" not in page
 
@@ -190,3 +200,48 @@ def test_viewers_do_not_import(people, open_zone):
     assert people.viewer.get("/d/chat-large/exposure/import/").status_code == 403
     assert send(people.viewer, a_log("acme")).status_code == 403
     assert people.auditor.get("/d/chat-large/exposure/logs/99999999999999999999/").status_code == 404
+
+
+def test_an_import_is_watched_and_cancelled(people, open_zone):
+    address = send(people.auditor, a_log("acme"))["Location"]
+    page = shown(people.auditor.get(address))
+    assert "Waits for a worker." in page
+    assert f'hx-get="{address}progress/"' in page
+    assert "Reload" in page  # without JavaScript
+    assert "requests.csv" in shown(people.auditor.get("/d/chat-large/exposure/import/"))
+    assert people.auditor.get(f"{address}cancel/").status_code == 405
+    assert people.auditor.post(f"{address}cancel/")["Location"] == address
+    part = shown(people.auditor.get(f"{address}progress/"))
+    assert "Cancelled. Nothing was kept." in part
+    assert "hx-get" not in part
+    assert "had already ended" in shown(people.auditor.post(f"{address}cancel/", follow=True))
+    assert not RequestLog.objects.exists()
+
+
+def test_a_running_import_shows_how_far_it_is_and_a_lost_one_says_so_at_the_next_look(people, open_zone):
+    address = send(
+        people.auditor, a_log("acme"), name=f"{EVIL.replace(chr(0), '').replace('/', '')[:90]}.csv"
+    )["Location"]
+    works = LogImport.objects.all()
+    works.update(state="running", seen_at=timezone.now(), rows_read=4_321, bytes_read=10, problem_count=2)
+    page = shown(people.auditor.get(f"{address}progress/"))
+    assert "Is being read." in page
+    assert "4,321 lines" in page
+    assert "2 lines could not be read" in page
+    assert "<script>alert" not in page
+    people.auditor.post(f"{address}cancel/")
+    assert "Stops within seconds." in shown(people.auditor.get(f"{address}progress/"))
+    works.update(seen_at=timezone.now() - timedelta(minutes=2), cancel_requested_at=None)
+    page = shown(people.auditor.get(f"{address}progress/"))
+    assert "Failed. The worker that read this log was lost" in page
+    assert "hx-get" not in page
+
+
+def test_imports_are_for_auditors_of_the_team(people, open_zone):
+    address = send(people.auditor, a_log("acme"))["Location"]
+    for client, status in ((people.viewer, 403), (people.stranger, 404)):
+        assert client.get(address).status_code == status
+        assert client.get(f"{address}progress/").status_code == status
+        assert client.post(f"{address}cancel/").status_code == status
+    assert LogImport.objects.get().state == "queued"
+    assert people.auditor.get("/d/chat-large/exposure/imports/99999999999999999999/").status_code == 404

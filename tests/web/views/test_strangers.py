@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kvaudit.checklists.models import Attestation, OwnItem
-from kvaudit.inquiries.models import RequestLog
+from kvaudit.inquiries.models import LogImport, RequestLog
 from kvaudit.web.urls import urlpatterns
 from tests.checklists.claims import a_waiver, an_attestation
 from tests.incidents.stage import an_incident
@@ -34,6 +34,9 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
         deployment=pair, name="requests.csv", sha256="0" * 64, size=1, since=now - timedelta(days=1), until=now,
         lines=1, requests=1, in_window=1, inside=0,
     )  # fmt: skip
+    work = LogImport.objects.create(
+        deployment=pair, name="requests.csv", size=1, since=now - timedelta(days=1), until=now
+    )
     by_prefix = {
         "run": {"pk": run.pk},
         "evidence": {"pk": run.pk, "sha256": kept["sha256"]},
@@ -44,6 +47,7 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
         "own-item": {"series": own.series, "slug": people.team.slug},
         "attest-team": {"slug": people.team.slug, "key": "D"},
         "waive-team": {"slug": people.team.slug, "key": "1"},
+        "log-import": {"pk": work.pk, "slug": pair.slug},
         "request-log": {"pk": log.pk, "slug": pair.slug},
     }
     found: dict[str, dict[str, Any]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +14,7 @@ from django.utils import timezone
 
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries.exposure import statement_of
-from kvaudit.inquiries.importing import import_log
+from kvaudit.inquiries.importing import Progress, Tell, import_log
 from kvaudit.inquiries.request_log import NoLog
 from kvaudit.web.tables.exposure import window_of
 from kvaudit.web.tables.request_logs import zones
@@ -56,6 +57,7 @@ class Command(BaseCommand):
                     until=window.until,
                     zones=asked.zones,
                     actor=_ACTOR,
+                    tell=self._tell(),
                 )
         except OSError as problem:
             raise CommandError(f"{name} cannot be read: {problem.strerror}.") from None
@@ -71,6 +73,19 @@ class Command(BaseCommand):
             f"{log.lines:,} lines{unread}."
         )
         self.stdout.write(reverse("request-log", args=[deployment.slug, log.pk]))
+
+    def _tell(self) -> Tell:
+        """Progress on the error stream, every other second: the output stays what a script reads."""
+        last = time.monotonic()
+
+        def tell(progress: Progress) -> None:
+            nonlocal last
+            if time.monotonic() - last >= 2:
+                last = time.monotonic()
+                unread = f", {progress.problems:,} could not be read" if progress.problems else ""
+                self.stderr.write(f"{progress.rows:,} lines, {progress.bytes / 1e6:,.0f} MB read{unread}")
+
+        return tell
 
 
 def _opened(name: str) -> IO[bytes]:
