@@ -201,7 +201,8 @@ ROWS = (
     Row(
         "capacity_change",
         ("capacity_change",),
-        {"drift": "fail"} | dict.fromkeys(CHECKS[4:], "pass|inconclusive") | {"pool": "pass|fail"},
+        # every 50 requests the node comes back another: a check that is at work then cannot conclude
+        {"drift": "fail"} | dict.fromkeys(CHECKS[4:], "pass|inconclusive"),
         requests_between=60,
     ),
 )
