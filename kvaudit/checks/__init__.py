@@ -9,10 +9,11 @@ CheckClass = TypeVar("CheckClass", bound=type[Any])
 
 PASSIVE = ("pool", "version", "drift", "exposure")
 ACTIVE = ("accounting", "rejection", "coherence", "canary", "prefill", "prefix", "concurrency", "session")
+"""The gentlest first, since the first verified hit ends a set."""
+
 OPT_IN = ("concurrency", "session")
 """Asked only where a plan or a person names them: the first puts a target under load, the second talks
 to an API that a fleet file has to describe."""
-"""The gentlest first, since the first verified hit ends a set."""
 
 MODULES = (*PASSIVE, *ACTIVE)
 
