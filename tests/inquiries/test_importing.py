@@ -149,3 +149,23 @@ def test_the_command_refuses_in_sentences(tmp_path, monkeypatch, arguments, word
     a_deployment("chat-large")
     with pytest.raises(CommandError, match=word):
         call_command("request_log", *arguments)
+
+
+def test_the_command_tells_its_progress_beside_its_output(tmp_path, monkeypatch):
+    from kvaudit.ops.management.commands import request_log
+
+    monkeypatch.setattr(importing, "STEP", 200)
+    monkeypatch.setattr(request_log, "EVERY", 0)
+    path = tmp_path / "requests.csv"
+    path.write_text(
+        "time,prompt_tokens,tenant,id,prefill_seconds\n" + line(1, 700_000) * 20 + "broken\n" * 50
+    )
+    out, told = io.StringIO(), io.StringIO()
+    call_command(
+        "request_log", a_deployment().slug, str(path), "--from=2026-09-01", stdout=out, stderr=told
+    )  # fmt: skip
+    lines = told.getvalue().splitlines()
+    assert len(lines) > 3
+    assert all("lines, " in each for each in lines)
+    assert "could not be read" in lines[-1]
+    assert "MB read" not in out.getvalue()

@@ -21,6 +21,9 @@ from kvaudit.web.tables.request_logs import zones
 
 _ACTOR = "command:request_log"
 
+EVERY = 2.0
+"""Seconds between two lines of progress."""
+
 
 class Command(BaseCommand):
     help = "Counts the requests of a log inside a deployment's danger zone, by tenant; keeps counts and keyed hashes."
@@ -75,12 +78,12 @@ class Command(BaseCommand):
         self.stdout.write(reverse("request-log", args=[deployment.slug, log.pk]))
 
     def _tell(self) -> Tell:
-        """Progress on the error stream, every other second: the output stays what a script reads."""
+        """Progress on the error stream: the output stays what a script reads."""
         last = time.monotonic()
 
         def tell(progress: Progress) -> None:
             nonlocal last
-            if time.monotonic() - last >= 2:
+            if time.monotonic() - last >= EVERY:
                 last = time.monotonic()
                 unread = f", {progress.problems:,} could not be read" if progress.problems else ""
                 self.stderr.write(f"{progress.rows:,} lines, {progress.bytes / 1e6:,.0f} MB read{unread}")
