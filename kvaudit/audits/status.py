@@ -6,14 +6,17 @@ A fixed number of queries for any number of deployments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import NamedTuple
 
 from django.utils import timezone
 
 from kvaudit import checks
 from kvaudit.audits.models import CheckState, Overdue, Plan
+from kvaudit.audits.narrow import Micros, among, micros
+from kvaudit.audits.narrow import when as moment_of
 from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict, roll_up
 
@@ -66,19 +69,76 @@ class CheckNow:
         return bool(self.expired_by)
 
 
-@dataclass(frozen=True, slots=True)
+class _State(NamedTuple):
+    """An open interval, as it is read: columns of `CheckState`. Times are microseconds (`narrow.micros`)."""
+
+    deployment_id: int
+    node_id: int | None
+    check: str
+    verdict: str
+    warn: bool
+    severity: str
+    summary: str
+    since: int
+    last_confirmed: int
+    expires_at: int
+    expired_by: str
+    run_id: int | None
+    result_id: int | None
+
+
+_FIELDS = (
+    "deployment_id", "node_id", "check_id", "verdict", "warn", "severity", "summary", Micros("since"),
+    Micros("last_confirmed"), Micros("expires_at"), "expired_by", "run_id", "result_id",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
 class DeploymentStatus:
-    """The roll-up of one deployment. ``checks`` holds required and other checks that ever ran, in
-    the order of `checks.MODULES`."""
+    """The roll-up of one deployment. What stands behind it is made when somebody looks: a page rolls up a
+    fleet and shows few of its deployments."""
 
     deployment: Deployment
     moment: datetime
     verdict: Verdict
     warn: bool
-    checks: Mapping[str, CheckNow]
-    nodes: Sequence[CheckNow] = ()  # states that belong to a single node
+    required: Sequence[str]
+    states: Sequence[_State]
     overdue_since: datetime | None = None
-    unknown_checks: Sequence[str] = field(default=())  # states of checks that this build does not have
+
+    @cached_property
+    def checks(self) -> Mapping[str, CheckNow]:
+        """Required and other checks that ever ran, in the order of `checks.MODULES`."""
+        whole = {state.check: state for state in self.states if state.node_id is None}
+        at = micros(self.moment)
+        shown: dict[str, CheckNow] = {}
+        for check in checks.MODULES:
+            if check in whole:
+                shown[check] = _now(whole[check], at, required=check in self.required)
+            elif check in self.required:
+                shown[check] = CheckNow(check, Verdict.INCONCLUSIVE)
+        return shown
+
+    @cached_property
+    def nodes(self) -> Sequence[CheckNow]:
+        """States that belong to a single node."""
+        at = micros(self.moment)
+        return [_now(state, at, required=True) for state in self.states if state.node_id is not None]
+
+    @property
+    def unknown_checks(self) -> Sequence[str]:
+        """States of checks that this build does not have."""
+        return sorted({state.check for state in self.states if state.node_id is None} - set(checks.MODULES))
+
+    @property
+    def confirmed(self) -> datetime | None:
+        """The last time that any check of this build concluded anything about the whole deployment."""
+        times = [
+            state.last_confirmed
+            for state in self.states
+            if state.node_id is None and state.check in checks.MODULES
+        ]
+        return moment_of(max(times)) if times else None
 
     @property
     def missing(self) -> list[str]:
@@ -99,12 +159,6 @@ class DeploymentStatus:
         return max(known) if self.verdict is Verdict.PASS else min(known)
 
 
-_FIELDS = (
-    "deployment_id", "node_id", "check_id", "verdict", "warn", "severity", "summary", "since", "last_confirmed",
-    "expires_at", "expired_by", "run_id", "result_id",
-)  # fmt: skip
-
-
 def statuses(
     deployments: Iterable[Deployment], *, moment: datetime | None = None
 ) -> dict[int, DeploymentStatus]:
@@ -115,14 +169,18 @@ def statuses(
     wanted = list(deployments)
     when = timezone.now() if moment is None else moment
     planned = planned_checks(wanted, moment=moment)
-    by_deployment: dict[int, list[Any]] = {each.pk: [] for each in wanted}
+    by_deployment: dict[int, list[_State]] = {each.pk: [] for each in wanted}
     # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.
-    states = CheckState.objects.as_of(moment).filter(deployment__in=by_deployment)
-    for state in states.values_list(*_FIELDS, named=True):
+    states = CheckState.objects.as_of(moment).filter(among("deployment_id", by_deployment))
+    for state in map(_State._make, states.values_list(*_FIELDS)):
         by_deployment[state.deployment_id].append(state)
     late = _overdue(by_deployment, when)
+    # Few plans make few different sets of what is required.
+    required = {names: required_checks(names) for names in {frozenset(each) for each in planned.values()}}
     return {
-        each.pk: _status(each, when, by_deployment[each.pk], planned[each.pk], late.get(each.pk))
+        each.pk: _status(
+            each, when, by_deployment[each.pk], required[frozenset(planned[each.pk])], late.get(each.pk)
+        )
         for each in wanted
     }
 
@@ -146,7 +204,9 @@ def planned_checks(
                 if plan.matches(each):
                     planned[pk].update(plan.checks)
     # Every deployment has plans of its own: who asks each plan about each deployment asks millions of times.
-    named = Plan.deployments.through._default_manager.filter(plan__in=checks_of, deployment__in=wanted)
+    named = Plan.deployments.through._default_manager.filter(
+        among("deployment_id", wanted), plan__in=checks_of
+    )
     for plan_id, deployment_id in named.values_list("plan_id", "deployment_id"):
         planned[deployment_id].update(checks_of[plan_id])
     return planned
@@ -154,58 +214,63 @@ def planned_checks(
 
 def _overdue(deployments: Iterable[int], when: datetime) -> dict[int, datetime]:
     first: dict[int, datetime] = {}
-    rows = Overdue.objects.at(when).filter(deployment__in=list(deployments))
+    rows = Overdue.objects.at(when).filter(among("deployment_id", deployments))
     for deployment_id, since in rows.values_list("deployment_id", "since"):
         first[deployment_id] = min(since, first.get(deployment_id, since))
     return first
 
 
+_VERDICTS = {verdict.value: verdict for verdict in Verdict}
+
+
 def _status(
     deployment: Deployment,
     when: datetime,
-    states: Sequence[Any],  # rows of `_FIELDS`
-    planned: set[str],
+    states: Sequence[_State],
+    required: Sequence[str],
     overdue_since: datetime | None,
 ) -> DeploymentStatus:
-    required = required_checks(planned)
-    whole = {state.check_id: state for state in states if state.node_id is None}
-    shown: dict[str, CheckNow] = {}
-    for check in checks.MODULES:
-        if check in whole:
-            shown[check] = _now(whole[check], when, required=check in required)
-        elif check in required:
-            shown[check] = CheckNow(check, Verdict.INCONCLUSIVE)
-    nodes = [_now(state, when, required=True) for state in states if state.node_id is not None]
-    counted = [
-        now
-        for now in (*shown.values(), *nodes)
-        if now.required or (now.said is Verdict.FAIL and now.check not in ONLY_PLANNED)
-    ]
+    """In one pass over the rows, since a page rolls up thousands: what `checks` and `nodes` say one by one."""
+    at = micros(when)
+    seen: set[Verdict] = set()
+    missing = set(required)
+    warn = False
+    for state in states:
+        check = state.check
+        whole = state.node_id is None
+        if whole and check not in checks.MODULES:
+            continue
+        said = _VERDICTS.get(state.verdict, Verdict.ERROR)
+        if whole:
+            missing.discard(check)
+            if check not in required and (said is not Verdict.FAIL or check in ONLY_PLANNED):
+                continue
+        seen.add(Verdict.INCONCLUSIVE if state.expires_at <= at else said)
+        warn = warn or state.warn
     return DeploymentStatus(
         deployment=deployment,
         moment=when,
-        verdict=roll_up(now.verdict for now in counted),
-        warn=any(now.warn for now in counted),
-        checks=shown,
-        nodes=nodes,
+        verdict=roll_up(seen, missing=bool(missing)) if seen else Verdict.INCONCLUSIVE,
+        warn=warn,
+        required=required,
+        states=states,
         overdue_since=overdue_since,
-        unknown_checks=sorted(set(whole) - set(checks.MODULES)),
     )
 
 
-def _now(state: Any, when: datetime, *, required: bool) -> CheckNow:
-    expired = state.expires_at <= when
+def _now(state: _State, at: int, *, required: bool) -> CheckNow:
+    expired = state.expires_at <= at
     said = Verdict.parse(state.verdict)
     return CheckNow(
-        check=state.check_id,
+        check=state.check,
         verdict=Verdict.INCONCLUSIVE if expired else said,
         said=said,
         warn=state.warn,
         severity=state.severity,
         summary=state.summary,
-        since=state.since,
-        last_confirmed=state.last_confirmed,
-        expires_at=state.expires_at,
+        since=moment_of(state.since),
+        last_confirmed=moment_of(state.last_confirmed),
+        expires_at=moment_of(state.expires_at),
         expired_by=(state.expired_by or "age") if expired else "",
         run_id=state.run_id,
         result_id=state.result_id,

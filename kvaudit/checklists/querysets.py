@@ -12,8 +12,9 @@ from django.db import models
 from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
+from kvaudit.audits.narrow import Micros, among, micros
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
-from kvaudit.checklists.standing import Cell, Matrix, Row, Says, micros, proves_leak, stand
+from kvaudit.checklists.standing import Cell, Matrix, Row, Says, proves_leak, stand
 from kvaudit.fleet.intervals import IntervalQuerySet
 from kvaudit.fleet.querysets import DeploymentQuerySet
 
@@ -51,13 +52,13 @@ class AssessedQuerySet(DeploymentQuerySet):
         for row in OwnItem.objects.at(when).filter(team_id__in=teams).order_by("key", "team_id"):
             own[row.team_id].append(row.as_item())
         common = shipped(when).items
-        said = _said(CheckState.objects.as_of(moment).filter(deployment_id__in=ids))
+        said = _said(CheckState.objects.as_of(moment).filter(among("deployment_id", ids)))
         attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams))
         waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams))
-        unrefuted = _unrefuted(CheckState.objects.unrefuted(moment).filter(deployment_id__in=ids))
+        unrefuted = _unrefuted(CheckState.objects.unrefuted(moment).filter(among("deployment_id", ids)))
         late: dict[int, datetime] = {}
         for pk, since in (
-            Overdue.objects.at(when).filter(deployment_id__in=ids).values_list("deployment_id", "since")
+            Overdue.objects.at(when).filter(among("deployment_id", ids)).values_list("deployment_id", "since")
         ):
             late[pk] = min(since, late.get(pk, since))
         every = [*common, *(item for items in own.values() for item in items)]
@@ -83,14 +84,6 @@ class AssessedQuerySet(DeploymentQuerySet):
         return Matrix(when, every, rows)
 
 
-class _Micros(models.Func):
-    """Microseconds since 1970 as a bigint, whatever time zone is active: datetimes are dear to parse."""
-
-    template = "(EXTRACT(EPOCH FROM %(expressions)s) * 1000000)::bigint"
-    output_field = models.BigIntegerField()
-    arity = 1
-
-
 def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
     """Deployment -> check -> its states: tuples, since a fleet has thousands."""
     found: dict[int, dict[str, list[Says]]] = {}
@@ -101,8 +94,8 @@ def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
         "verdict",
         "warn",
         "severity",
-        _Micros("since"),
-        _Micros("expires_at"),
+        Micros("since"),
+        Micros("expires_at"),
         "expired_by",
         "run_id",
     )
@@ -156,7 +149,7 @@ def _modes(ids: Sequence[int], moment: datetime | None) -> Mapping[int, str]:
     latest = Subquery(read.order_by("-first_seen", "-pk").values("role")[:1])
     roles: dict[int, set[str]] = defaultdict(set)
     for pk, declared, seen in (
-        nodes.filter(deployment_id__in=ids)
+        nodes.filter(among("deployment_id", ids))
         .order_by()
         .annotate(read_role=latest)
         .values_list("deployment_id", "role", "read_role")
@@ -192,7 +185,7 @@ class ScopedQuerySet(models.QuerySet[Scoped]):
         )
 
     def concerning(self, deployments: Iterable[int], teams: Iterable[int]) -> Self:
-        return self.filter(Q(deployment_id__in=list(deployments)) | Q(team_id__in=list(teams)))
+        return self.filter(among("deployment_id", deployments) | among("team_id", teams))
 
     def of(self, deployment: Deployment, item: str) -> Self:
         """Everything ever said about this item of this deployment, its team's included; newest first."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from kvaudit.audits.narrow import micros, when
 from kvaudit.checklists.items import Item
 from kvaudit.verdict import Verdict
 
@@ -66,20 +67,6 @@ class Says(NamedTuple):
     def leaks(self) -> bool:
         """Whether its last word was a verified leak: expiry does not take that back."""
         return self.verdict == Verdict.FAIL and proves_leak(self.check, self.severity)
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def when(micros: int) -> datetime:
-    """The moment, exactly."""
-    return _EPOCH + timedelta(microseconds=micros)
-
-
-def micros(moment: datetime) -> int:
-    """The number that `when` turns back into the moment."""
-    return (moment - _EPOCH) // _MICROSECOND
 
 
 class Claim(Protocol):

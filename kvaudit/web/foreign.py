@@ -33,7 +33,10 @@ def acts(character: str) -> bool:
 
 def spelled(value: object) -> SafeString:
     """Escaped HTML in which every acting character reads ``U+202E`` in a marked span."""
-    return mark_safe("".join(_pieces(str(value)[:LONGEST])))  # noqa: S308 - every piece is escaped
+    text = str(value)[:LONGEST]
+    if text.isprintable():  # nothing in it acts: the common case, without a look at each character
+        return escape(text)
+    return mark_safe("".join(_pieces(text)))  # noqa: S308 - every piece is escaped
 
 
 def _pieces(text: str) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 _STEPS: tuple[tuple[float, str], ...] = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -66,11 +67,10 @@ def _zone_name(local: datetime) -> str:
 
 def _element(moment: datetime, shown: str) -> SafeString:
     utc = moment.astimezone(UTC)
-    return format_html(
-        '<time datetime="{}" title="{}" class="nowrap">{}</time>',
-        f"{utc:%Y-%m-%dT%H:%M:%SZ}",
-        f"{utc:%Y-%m-%d %H:%M:%S} UTC",
-        shown,
+    day, clock = utc.isoformat()[:10], utc.isoformat()[11:19]
+    # By hand: a page has hundreds.
+    return mark_safe(  # noqa: S308 - digits, and what is escaped
+        f'<time datetime="{day}T{clock}Z" title="{day} {clock} UTC" class="nowrap">{html.escape(shown)}</time>'
     )
 
 

@@ -4,8 +4,9 @@ word + shape + colour; the shapes are in compliance/shapes.html."""
 from __future__ import annotations
 
 from datetime import datetime
+from html import escape
 
-from django.utils.html import escape, format_html
+from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from kvaudit.checklists.standing import Cell, Status

@@ -87,7 +87,9 @@ class TeamLine:
 
 def matrix_of(user: User, moment: datetime | None) -> Matrix:
     """Everything that the user sees, at a moment."""
-    return Assessed.objects.visible_to(user).existing(moment).standings(moment=moment)
+    # Only the columns that cells and rows show: the rest is JSON, dear to parse for a fleet, twice for a week.
+    shown = Assessed.objects.only("slug", "team_id", "owner", "contact", "created_at")
+    return shown.visible_to(user).existing(moment).standings(moment=moment)
 
 
 def columns_of(matrix: Matrix, rows: Sequence[Row]) -> list[Item]:
@@ -150,12 +152,13 @@ def roll_up(rows: Sequence[Row], name: str = "") -> TeamLine:
     by_status = Counter(row.status for row in rows)
     complying: Counter[str] = Counter()
     applicable: Counter[str] = Counter()
-    for row in rows:
-        for key, cell in row.cells.items():
-            if cell.status is not Status.NOT_APPLICABLE:
-                applicable[key] += 1
-                if cell.status.complies:
-                    complying[key] += 1
+    # Few different pairs stand for thousands of cells.
+    pairs = Counter((key, cell.status) for row in rows for key, cell in row.cells.items())
+    for (key, status), count in pairs.items():
+        if status is not Status.NOT_APPLICABLE:
+            applicable[key] += count
+            if status.complies:
+                complying[key] += count
     return TeamLine(
         name, len(rows), by_status, {key: (complying[key], applicable[key]) for key in applicable}
     )

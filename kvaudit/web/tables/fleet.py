@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Max, Min, Q
+from django.db.models import F, Max, Min, Q
 
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import CheckState, Plan
 from kvaudit.audits.status import DeploymentStatus, statuses
 from kvaudit.fleet.models import Deployment, NodeSnapshot
+from kvaudit.incidents.models import Incident, State
 from kvaudit.verdict import Verdict
 from kvaudit.web import foreign
 from kvaudit.web.items import ItemStanding, item_standings
@@ -70,6 +71,19 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """An incident that is not closed. Its tenants are back in traffic where it is restored."""
+
+    number: int
+    state: str  # open, mitigated, restored
+
+    @property
+    def kind(self) -> str:
+        """Of its shape (`kvaudit.web.marks`)."""
+        return "none" if self.state == State.RESTORED else "fail"
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     id: int
     slug: str
@@ -80,6 +94,7 @@ class Row:
     builds: tuple[Build, ...] = ()
     next_due: datetime | None = None
     last_passes: Mapping[str, datetime] = field(default_factory=dict)
+    incidents: tuple[Mark, ...] = ()  # those that are not closed, newest first
 
     @property
     def items(self) -> list[ItemStanding]:
@@ -98,7 +113,7 @@ class Row:
     @property
     def confirmed(self) -> datetime | None:
         """The last time that any check concluded anything."""
-        return max((n.last_confirmed for n in self.status.checks.values() if n.last_confirmed), default=None)
+        return self.status.confirmed
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +139,13 @@ class Headline:
 
 def all_rows(user: User) -> list[Row]:
     """Every active deployment that the user sees, with how it stands."""
-    found = list(Deployment.objects.visible_to(user).active().select_related("team"))
+    seen = Deployment.objects.visible_to(user).active().annotate(team_slug=F("team__slug"))
+    # Only what a row, and the plans that choose by team and engine, look at.
+    found = list(seen.only("slug", "team_id", "engine", "model"))
     status_of = statuses(found)
-    return [Row(each.pk, each.slug, each.team.slug, each.model, status_of[each.pk]) for each in found]
+    return [
+        Row(each.pk, each.slug, vars(each)["team_slug"], each.model, status_of[each.pk]) for each in found
+    ]
 
 
 def headline(rows: Sequence[Row]) -> Headline:
@@ -222,7 +241,7 @@ def cut(rows: Sequence[Row], filters: Filters, size: int = PAGE_SIZE) -> Slice:
 
 
 def filled(rows: Sequence[Row]) -> list[Row]:
-    """The rows in sight with pool bar, versions, last passes and next audit: a few queries for all of them."""
+    """The rows in sight with pool bar, versions, last passes, incidents and next audit: a few queries for all."""
     ids = [row.id for row in rows]
     pools: dict[int, PoolBar | None] = {}
     for deployment_id, measures in (
@@ -240,6 +259,10 @@ def filled(rows: Sequence[Row]) -> list[Row]:
         builds.setdefault(deployment_id, set()).add(Build(engine, version))
     due = _next_due(ids)
     passes = _last_passes(ids)
+    incidents: dict[int, list[Mark]] = {}
+    lasting = Incident.objects.lasting().filter(deployment_id__in=ids).order_by("-id")
+    for deployment_id, number, state in lasting.values_list("deployment_id", "id", "state"):
+        incidents.setdefault(deployment_id, []).append(Mark(number, state))
     return [
         replace(
             row,
@@ -247,6 +270,7 @@ def filled(rows: Sequence[Row]) -> list[Row]:
             builds=tuple(sorted(builds.get(row.id, ()), key=lambda b: (b.engine, b.version))),
             next_due=due.get(row.id),
             last_passes=passes.get(row.id, {}),
+            incidents=tuple(incidents.get(row.id, ())),
         )
         for row in rows
     ]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.audits.models import CheckState
+from kvaudit.audits.narrow import when
 from kvaudit.checklists.items import DISAGGREGATED, Item, Part
 from kvaudit.checklists.models import Assessed, Attestation, Waiver
-from kvaudit.checklists.standing import Cell, Says, when
+from kvaudit.checklists.standing import Cell, Says
 from kvaudit.fleet.models import Deployment, NodeSnapshot
 from kvaudit.web.tables import checks
 

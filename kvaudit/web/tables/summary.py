@@ -142,12 +142,13 @@ def summary_of(user: User, week: Week, now: datetime) -> Summary:
     matrix = compliance.matrix_of(user, None if current else week.end)
     past = compliance.matrix_of(user, week.start)
     worse, covered, better = changes(past, matrix)
-    standing, sentence = compliance.sentence(compliance.roll_up(matrix.rows))
+    everything = compliance.roll_up(matrix.rows)
+    standing, sentence = compliance.sentence(everything)
     endings = compliance.ending(user, now)
     late = _late(user)
     return Summary(
         week=week,
-        now=compliance.roll_up(matrix.rows),
+        now=everything,
         then=compliance.roll_up(past.rows),
         standing=standing,
         sentence=sentence,
@@ -181,6 +182,9 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
             was = old.cells[key].status if old is not None and key in old.cells else None
             if was is cell.status or Status.NOT_APPLICABLE in (was, cell.status):
                 continue
+            # A deployment that is new has nothing behind it: only evidence against it is news.
+            if was is None and cell.status is not Status.FAIL:
+                continue
             change = ItemChange(
                 deployment=row.deployment.slug,
                 team=row.deployment.team.slug,
@@ -191,11 +195,7 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
                 after=cell.status,
                 reason=cell.reason,
             )
-            if was is None:
-                # A deployment that is new has nothing behind it: only evidence against it is news.
-                if cell.status is Status.FAIL:
-                    worse.append(change)
-            elif _ORDER[cell.status] < _ORDER[was]:
+            if was is None or _ORDER[cell.status] < _ORDER[was]:
                 worse.append(change)
             elif cell.status in (Status.WAIVED, Status.ATTESTED):
                 covered.append(change)

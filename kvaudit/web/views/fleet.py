@@ -7,7 +7,6 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from kvaudit.accounts.access import can_somewhere
-from kvaudit.accounts.models import Team
 from kvaudit.verdict import Verdict
 from kvaudit.web.items import ITEMS
 from kvaudit.web.page import SignedIn, page
@@ -29,9 +28,7 @@ def fleet(request: SignedIn) -> HttpResponse:
         "page": cut,
         "items": ITEMS,
         "verdicts": [verdict.value for verdict in Verdict],
-        "teams": Team.objects.filter(deployments__in=[row.id for row in rows]).order_by("slug").distinct()
-        if rows
-        else [],
+        "teams": sorted({row.team for row in rows}),
         "engines": table.engines(request.user) if rows else [],
         "sorts": table.SORTS.items(),
         "may_import": can_somewhere(request.user, "edit_fleet"),

@@ -7,7 +7,9 @@ import re
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
+from kvaudit.incidents.models import Incident
 from tests.factories import a_deployment, a_team
 from tests.web import scene
 
@@ -114,6 +116,27 @@ def test_pages_follow_each_other_without_loss(people):
     assert back
     page = people.operator.get("/" + back[1].replace("&amp;", "&")).content.decode()
     assert re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)[0] == "chat-050"
+
+
+def test_an_incident_that_is_not_closed_is_marked_on_its_deployment_and_leads_to_it(people, pair):
+    scene.a_pair("calm", team=people.team)
+
+    def marks() -> list[tuple[str, str]]:
+        page = people.viewer.get("/").content.decode()
+        cells = re.findall(r'<a href="(/incidents/\d+/)">(.*?</a>[^<]*)</div>', page, re.S)
+        assert all('<use href="#shape-' in text for _, text in cells)
+        return [(address, re.sub(r"<[^>]*>", "", text)) for address, text in cells]
+
+    assert marks() == []
+    incident = Incident.objects.create(
+        deployment=pair, kind="leak", title="Foreign text", severity="critical", opened_by="tests"
+    )
+    address = f"/incidents/{incident.pk}/"
+    assert marks() == [(address, f"open incident {incident.pk}")]
+    Incident.objects.filter(pk=incident.pk).update(state="restored", restored_at=timezone.now())
+    assert marks() == [(address, f"incident {incident.pk}, restored")]
+    Incident.objects.filter(pk=incident.pk).update(state="closed", closed_at=timezone.now())
+    assert marks() == []
 
 
 def test_queries_do_not_grow_with_the_fleet(people):
