@@ -173,6 +173,13 @@ def postgres_cluster() -> Cluster:
 
 
 @pytest.fixture(scope="session")
+def django_db_keepdb() -> bool:
+    """The cluster is the session's own and goes with it: nothing is dropped, so that a connection
+    which some server thread still holds at the end is no error of a test."""
+    return True
+
+
+@pytest.fixture(scope="session")
 def django_db_modify_db_settings(
     postgres_cluster: Cluster, django_db_modify_db_settings_parallel_suffix: Any
 ) -> None:

@@ -6,9 +6,7 @@ with a question mark, a triangle with an exclamation mark, and a dashed ring whe
 
 from __future__ import annotations
 
-import html
-
-from django.utils.html import format_html
+from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from kvaudit.verdict import Verdict
@@ -47,7 +45,7 @@ def mark(value: object, word: str = "") -> SafeString:
     name = kind(value)
     shown = word or ("not run" if name == NOT_RUN else name)
     return mark_safe(  # noqa: S308 - every part is escaped or a constant
-        f'<span class="verdict verdict-{name}">{icon(name)}{html.escape(shown)}</span>'
+        f'<span class="verdict verdict-{name}">{icon(name)}{conditional_escape(shown)}</span>'
     )
 
 
@@ -55,9 +53,9 @@ def numbered(value: object, label: str, below: str, said: str) -> SafeString:
     """A mark of a row of marks: ``label`` above, ``below`` under it; ``said`` for screen readers
     and as title."""
     name = kind(value)
-    said = html.escape(said)
+    said = conditional_escape(said)
     return mark_safe(  # noqa: S308 - every part is escaped or a constant
-        f'<li title="{said}"><span aria-hidden="true">{html.escape(label)}</span>'
+        f'<li title="{said}"><span aria-hidden="true">{conditional_escape(label)}</span>'
         f'<span class="verdict verdict-{name}">{icon(name)}</span>'
-        f'<span aria-hidden="true">{html.escape(below)}</span><span class="vh">{said}</span></li>'
+        f'<span aria-hidden="true">{conditional_escape(below)}</span><span class="vh">{said}</span></li>'
     )

@@ -4,9 +4,8 @@ word + shape + colour; the shapes are in compliance/shapes.html."""
 from __future__ import annotations
 
 from datetime import datetime
-from html import escape
 
-from django.utils.html import format_html
+from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from kvaudit.checklists.standing import Cell, Status
@@ -51,7 +50,8 @@ def cell(cell: Cell, label: str, href: str, now: datetime) -> SafeString:
         extra = '<span class="warn">not waivable</span>'
     age = moments.brief(now - cell.since)
     return mark_safe(  # noqa: S308 - every part is escaped or a constant
-        f'<td data-label="{escape(label)}"><a class="cell" href="{escape(href)}" title="{escape(said)}">'
+        f'<td data-label="{conditional_escape(label)}"><a class="cell" href="{conditional_escape(href)}" '
+        f'title="{conditional_escape(said)}">'
         f'<span class="verdict verdict-{name}"><svg width="16" height="16" aria-hidden="true">'
         f'<use href="#shape-{name}"/></svg><span class="word">{WORDS[status]}</span></span>'
         f'<span class="soft">{age}</span></a>{extra}</td>'

@@ -22,8 +22,10 @@ FLAGS = (
 PASSWORD = "browser-tests-only-1"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One browser for a file. While playwright is started an event loop runs in this thread, and no
+    test of another file that comes next on the same worker could start its own."""
     if not os.path.exists(CHROMIUM):
         pytest.skip(
             "Chromium is not installed: apt-get install chromium, or name a browser in KVAUDIT_CHROMIUM"
