@@ -1,5 +1,5 @@
-"""What a finished run brings about: the consequences of a capacity change, the one re-run of an
-inconclusive, and a plan that is back on schedule. All inside the recording transaction."""
+"""What a finished run brings about: the consequences of a capacity change, `drift` once the gate is
+complete, the one re-run of an inconclusive, and a plan that is back on schedule. All inside the recording transaction."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.utils import timezone
 from kvaudit import checks as known_checks
 from kvaudit.audits import bells, options, windows
 from kvaudit.audits.defaults import missing_for
+from kvaudit.audits.history import histories
 from kvaudit.audits.models import CheckState, Kind, Overdue, Run, RunState, StateChange, Trigger
 from kvaudit.audits.planning import period_of
 from kvaudit.audits.states import expire_for
@@ -70,11 +71,44 @@ def queue_gate(deployment: Deployment, *, delay: timedelta = timedelta(0)) -> li
     return [run for run in runs if run is not None]
 
 
+def drift_again(runs: Sequence[Run]) -> list[Run]:
+    """Queue `drift` where these runs completed the gate set: it has last said that the gate had not
+    run, and its plan may let that stand for an hour. A run of `drift` alone completes nothing, so
+    this cannot go on for ever."""
+    touched = {run.deployment_id for run in runs if not set(GATE).isdisjoint(run.checks)}
+    behind = {
+        state.deployment_id: state.deployment
+        for state in CheckState.objects.filter(
+            deployment__in=touched,
+            deployment__retired_at=None,
+            node=None,
+            check_id="drift",
+            closed_at=None,
+            verdict__in=(Verdict.INCONCLUSIVE.value, Verdict.FAIL.value),
+        ).select_related("deployment")
+    }
+    if not behind:
+        return []
+    now = timezone.now()
+    known = histories(behind.values())
+    complete = [
+        deployment
+        for pk, deployment in sorted(behind.items())
+        if known[pk].gate_completed_at is not None and not known[pk].gate_expired
+    ]
+    queued = [_queue(each, Kind.PASSIVE, ["drift"], now, PASSIVE_PATIENCE) for each in complete]
+    return [run for run in queued if run is not None]
+
+
 def _queue(
     deployment: Deployment, kind: Kind, checks: list[str], start: datetime, patience: timedelta
 ) -> Run | None:
     waiting = Run.objects.filter(
-        deployment=deployment, kind=kind, trigger=Trigger.DRIFT, state=RunState.QUEUED
+        deployment=deployment,
+        kind=kind,
+        trigger=Trigger.DRIFT,
+        state=RunState.QUEUED,
+        checks__contains=checks,
     )
     if waiting.exists():
         return None

@@ -96,7 +96,9 @@ def write(runs: dict[int, Run], done: Sequence[Finished]) -> None:
         _conclude(run, rows[run.pk], cancelled=each.cancelled)
         run.tokens_spent = max(run.tokens_spent, each.tokens_spent)
     changes += end(runs.values(), rows)
-    followups.rerun_inconclusive([run for run in runs.values() if run.state == RunState.FINISHED])
+    finished = [run for run in runs.values() if run.state == RunState.FINISHED]
+    followups.rerun_inconclusive(finished)
+    followups.drift_again(finished)
     telling.tell(changes)
     ledger(runs.values(), rows)
 

@@ -177,6 +177,40 @@ def test_a_failing_gate_has_completed_but_one_in_error_has_not(actor):
     assert history_for(other).gate_completed_at is None
 
 
+def test_drift_is_asked_again_once_the_gate_is_complete(actor, bells, django_capture_on_commit_callbacks):
+    target = a_target()
+    actor.says = {"drift": Verdict.INCONCLUSIVE}
+    audit(target, checks=["pool", "version", "drift"])
+    assert not drift_runs().exists()  # half a gate
+    with django_capture_on_commit_callbacks(execute=True):
+        audit(target, checks=["rejection", "canary"], kind="active")
+    again = drift_runs().get()
+    assert (again.kind, again.checks) == ("passive", ["drift"])
+    assert ("passive", [again.pk]) in bells
+    executing.execute([again.pk], kind=Kind.PASSIVE)
+    assert drift_runs().count() == 1  # still inconclusive, and not asked for ever
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.ERROR])
+def test_drift_that_does_not_wait_for_the_gate_is_left_alone(actor, verdict):
+    target = a_target()
+    actor.says = {"drift": verdict}
+    audit(target, checks=["drift"])
+    audit(target, checks=GATE)
+    assert not drift_runs().exists()
+
+
+def test_a_waiting_drift_does_not_keep_the_gate_from_being_queued(actor):
+    target = a_target()
+    actor.says = {"drift": Verdict.INCONCLUSIVE}
+    audit(target, checks=["drift"])
+    audit(target, checks=GATE)
+    assert drift_runs().get().checks == ["drift"]
+    actor.facts = {target.slug: facts(version="0.5.23")}
+    audit(target, checks=["pool"])
+    assert ["pool", "version", "drift"] in [run.checks for run in drift_runs()]
+
+
 def test_history_knows_the_last_significant_fingerprint_of_each_node(actor):
     target = a_target()
     audit(target)
