@@ -73,7 +73,7 @@ def _form(
     status: int = 200,
 ) -> HttpResponse:
     context = {
-        "section": "import",
+        "section": "settings",
         "text": text.replace("\x00", "\ufffd"),
         "format": format,
         "preview": preview,

@@ -1,0 +1,203 @@
+"""Settings: every setting in one line, with its state now. What a reader may not open is named all the same,
+so that they know whom to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Q
+from django.urls import NoReverseMatch, reverse
+
+from kvaudit.accounts.access import can, can_somewhere
+from kvaudit.accounts.models import ApiToken, User
+from kvaudit.audits.models import Plan
+from kvaudit.checklists.models import OwnItem
+from kvaudit.fleet.models import Deployment, Pause, Pin, Tenant
+from kvaudit.ledger.models import Entry
+from kvaudit.notify.models import Channel, Delivery, OutboxMessage
+from kvaudit.web import moments
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One setting. ``address`` is "" where the reader may not open it; ``state`` then says who may."""
+
+    name: str
+    about: str
+    state: str
+    address: str = ""
+    attention: bool = False  # something about it needs somebody's hand
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    lines: Sequence[Line]
+
+
+def groups(user: User, now: datetime) -> list[Group]:
+    """All settings, in a fixed number of queries."""
+    return [
+        Group(
+            "Fleet", [_inventory(user), _keys(user), _pins(user), _plans(user), _probes(user), _items(user)]
+        ),
+        Group("People and messages", [_channels(user, now), _users(user), _tokens(user, now)]),
+        Group("Record", [_ledger(user, now)]),
+        Group("Yours", [_zone(user), _password()]),
+    ]
+
+
+def _inventory(user: User) -> Line:
+    count = Deployment.objects.visible_to(user).active().count()
+    may = can_somewhere(user, "edit_fleet")
+    return Line(
+        "Inventory import",
+        "Deployments, nodes, tenants and limits, from a fleet file (YAML or CSV); shows what would change first.",
+        f"{_n(count, 'deployment')}{'' if may else '; imported by operators'}",
+        reverse("fleet-import") if may else "",
+    )
+
+
+def _keys(user: User) -> Line:
+    current = Q(deployment__in=Deployment.objects.where_can(user, "edit_fleet").active())
+    found = (
+        Tenant.objects.current()
+        .filter(current)
+        .aggregate(all=Count("pk"), without=Count("pk", filter=Q(credential_sealed="")))
+    )
+    if not can_somewhere(user, "edit_fleet"):
+        return Line("Tenants' keys", _KEYS, "Set by operators of the deployment's team.")
+    without = f"; {found['without']:,} without a key, so nothing is asked in their name"
+    state = f"{_n(found['all'], 'tenant')}{without if found['without'] else ''}"
+    return Line("Tenants' keys", _KEYS, state, reverse("fleet"), attention=bool(found["without"]))
+
+
+_KEYS = "With which active checks ask in tenants' names; write-only. On a deployment's page, under Keys."
+
+
+def _pins(user: User) -> Line:
+    count = Pin.objects.visible_to(user).current().count()
+    return Line(
+        "Version pins", "The versions of an engine that policy allows.", f"{_n(count, 'pin')} set", _to("settings-pins")
+    )  # fmt: skip
+
+
+def _plans(user: User) -> Line:
+    found = Plan.objects.current().visible_to(user).aggregate(
+        all=Count("pk", distinct=True), off=Count("pk", distinct=True, filter=Q(enabled=False))
+    )  # fmt: skip
+    state = _n(found["all"], "plan") + _off(found["off"])
+    if not found["all"]:
+        state = "none, so nothing is audited by itself"
+    return Line(
+        "Plans",
+        "Which checks run where and when: schedule, windows, budgets.",
+        state,
+        reverse("plans"),
+        attention=found["all"] == found["off"],
+    )
+
+
+def _probes(user: User) -> Line:
+    seen = Deployment.objects.visible_to(user).active()
+    found = (
+        Pause.objects.current()
+        .filter(Q(deployment=None) | Q(deployment__in=seen))
+        .aggregate(fleet=Count("pk", filter=Q(deployment=None)), some=Count("deployment"))
+    )
+    several = f"{_n(found['some'], 'deployment')} paused"
+    state = "paused everywhere" if found["fleet"] else several if found["some"] else "not paused"
+    return Line(
+        "Pause of active probes",
+        "Stops every check that sends prompts before its next request.",
+        state,
+        f"{reverse('plans')}#probes",
+        attention=bool(found["fleet"] or found["some"]),
+    )
+
+
+def _items(user: User) -> Line:
+    count = OwnItem.objects.visible_to(user).current().count()
+    return Line(
+        "Checklist items",
+        "What deployments are held to: the shipped items and teams' own.",
+        f"{_n(count, 'own item')} beside the shipped ones",
+        reverse("checklist"),
+    )
+
+
+def _channels(user: User, now: datetime) -> Line:
+    about = "Where messages about fails, errors, overdue audits and expiring waivers go: webhooks and e-mail."
+    mine = Channel.objects.visible_to(user).order_by()
+    found = mine.aggregate(all=Count("pk"), off=Count("pk", filter=Q(enabled=False)))
+    tried = OutboxMessage.objects.filter(channel__in=mine).exclude(state=Delivery.PENDING, last_problem="")
+    last = tried.order_by("-created_at").values("state", "sent_at", "created_at").first()
+    if not can_somewhere(user, "manage_channels"):
+        return Line("Channels", about, "Managed by administrators.")
+    if not found["all"]:
+        return Line("Channels", about, "none, so nobody is told", _to("settings-channels"), attention=True)
+    state = _n(found["all"], "channel") + _off(found["off"])
+    failed = last is not None and last["state"] != Delivery.SENT
+    if last is None:
+        state += "; nothing was sent yet"
+    elif failed:
+        state += f"; last message {moments.ago(last['created_at'], now)} not delivered"
+    else:
+        state += f"; last delivered {moments.ago(last['sent_at'], now)}"
+    return Line("Channels", about, state, _to("settings-channels"), attention=failed)
+
+
+def _users(user: User) -> Line:
+    about = "Who may log in, and what they may do in which team."
+    count = User.objects.filter(is_active=True).count()
+    if not can_somewhere(user, "manage_accounts"):
+        return Line("Users and roles", about, "Managed by administrators.")
+    return Line("Users and roles", about, _n(count, "active user"), _to("settings-users"))
+
+
+def _tokens(user: User, now: datetime) -> Line:
+    count = ApiToken.objects.visible_to(user).usable(now).count()
+    own = "" if can(user, "manage_tokens") else " of your own"
+    return Line(
+        "API tokens",
+        "For the gate and for programs that read results; shown once, revocable.",
+        f"{_n(count, 'usable token')}{own}",
+        _to("settings-tokens"),
+    )
+
+
+def _ledger(user: User, now: datetime) -> Line:
+    about = "The append-only record of every act, each entry chained to the one before."
+    last = Entry.objects.visible_to(user).order_by("-sequence").values("sequence", "at").first()
+    if not can(user, "view_ledger"):
+        return Line("Ledger", about, "Read by fleet-wide auditors.")
+    if last is None:
+        return Line("Ledger", about, "no entry yet", _to("settings-ledger"))
+    state = f"{_n(last['sequence'], 'entry', 'entries')}, newest {moments.ago(last['at'], now)}"
+    return Line("Ledger", about, state, _to("settings-ledger"))
+
+
+def _zone(user: User) -> Line:
+    return Line("Time zone", "In which pages show times to you.", user.zone, reverse("zone"))
+
+
+def _password() -> Line:
+    return Line("Password", "Yours.", "at least 12 characters", reverse("password-change"))
+
+
+def _n(count: int, one: str, many: str = "") -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def _off(count: int) -> str:
+    return f", {count:,} switched off" if count else ""
+
+
+def _to(name: str) -> str:
+    """The address of a page, "" while there is none."""
+    try:
+        return reverse(name)
+    except NoReverseMatch:
+        return ""
