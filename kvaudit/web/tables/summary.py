@@ -1,29 +1,26 @@
 """The weekly summary for managers: what changed, what ends, what is overdue, who owns it. One set of
-facts, shown as a page and written as Markdown."""
+facts, shown as a page and written as Markdown (`summary_markdown`)."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 
 from django.utils import timezone
 
 from kvaudit.accounts.models import User
-from kvaudit.audits.models import CheckState, Overdue, StateChange
+from kvaudit.audits.models import Overdue, StateChange
 from kvaudit.checklists.models import Attestation, Decision, Waiver
 from kvaudit.checklists.standing import Matrix, Row, Status
-from kvaudit.fleet.models import Deployment
-from kvaudit.web import foreign
 from kvaudit.web.tables import compliance
 from kvaudit.web.tables.compliance import Ending, TeamLine
+from kvaudit.web.tables.lapsing import Lapsing, lapsing
 
 MOST_ITEMS = 100
 MOST_EVENTS = 100
-MOST_ROWS = 2_000
-LAPSING_WITHIN = timedelta(days=7)
 _WEEK = re.compile(r"(2\d{3})-W(\d{2})\Z", re.ASCII)
 
 
@@ -66,16 +63,6 @@ class Late:
     since: datetime
     owner: str
     contact: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lapsing:
-    """Checks of a deployment whose last word expires soon and that no plan renews; when the first does."""
-
-    deployment: str
-    checks: Sequence[str]
-    expires_at: datetime
-    owner: str
 
 
 @dataclass(slots=True)
@@ -144,7 +131,7 @@ def summary_of(user: User, week: Week, now: datetime) -> Summary:
     worse, covered, better = changes(past, matrix)
     everything = compliance.roll_up(matrix.rows)
     standing, sentence = compliance.sentence(everything)
-    endings = compliance.ending(user, now)
+    endings, lapse = compliance.ending(user, now), lapsing(user, now)
     late = _late(user)
     return Summary(
         week=week,
@@ -159,9 +146,9 @@ def summary_of(user: User, week: Week, now: datetime) -> Summary:
         events=_events(user, week),
         decisions=_decisions(user, week),
         endings=endings,
-        lapsing=_lapsing(user, now),
+        lapsing=lapse,
         late=late,
-        owners=owners(matrix.rows, late, endings),
+        owners=owners(matrix.rows, late, [*endings, *lapse]),
     )
 
 
@@ -206,7 +193,7 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
     return worse, covered, better
 
 
-def owners(rows: Sequence[Row], late: Sequence[Late], endings: Sequence[Ending]) -> list[Owner]:
+def owners(rows: Sequence[Row], late: Sequence[Late], endings: Sequence[Ending | Lapsing]) -> list[Owner]:
     """Who has something to do, most first. Deployments without an owner are listed under nobody's name."""
     found: dict[str, Owner] = {}
 
@@ -221,9 +208,9 @@ def owners(rows: Sequence[Row], late: Sequence[Late], endings: Sequence[Ending])
             owner.by_status.setdefault(row.status, []).append(row.deployment.slug)
     for each in late:
         of(each.owner, each.contact).overdue += 1
-    for claim in endings:
-        if claim.owner:
-            of(claim.owner).ending += 1
+    for ending in endings:
+        if ending.owner:
+            of(ending.owner).ending += 1
     return sorted(
         found.values(),
         key=lambda each: (-len(each.by_status.get(Status.FAIL, ())), -each.open, -each.overdue, each.name),
@@ -274,98 +261,9 @@ def _place(claim: Attestation | Waiver) -> str:
     return f"all of {claim.team.slug}" if claim.team else ""
 
 
-def _lapsing(user: User, now: datetime) -> list[Lapsing]:
-    seen = Deployment.objects.visible_to(user).active()
-    rows = (
-        CheckState.objects.current()
-        .filter(deployment__in=seen, interval=0, expires_at__gt=now, expires_at__lte=now + LAPSING_WITHIN)
-        .order_by("expires_at", "check_id")
-        .values_list("deployment__slug", "deployment__owner", "check_id", "expires_at")
-    )
-    found: dict[str, tuple[str, datetime, list[str]]] = {}
-    for slug, owner, check, ends in rows[:MOST_ROWS]:
-        checks = found.setdefault(slug, (owner, ends, []))[2]
-        if check not in checks:
-            checks.append(check)
-    listed = [Lapsing(slug, checks, ends, owner) for slug, (owner, ends, checks) in found.items()]
-    return listed[:MOST_EVENTS]
-
-
 def _late(user: User) -> list[Late]:
     rows = Overdue.objects.open().visible_to(user).filter(deployment__retired_at=None)
     return [
         Late(row.deployment.slug, row.plan.name, row.since, row.deployment.owner, row.deployment.contact)
         for row in rows.select_related("deployment", "plan").order_by("since", "pk")[:MOST_EVENTS]
     ]
-
-
-def markdown(summary: Summary, base: str) -> str:
-    """The same as Markdown (GitHub flavour), links included; foreign words cannot format anything."""
-    return "\n".join(_markdown(summary, base)) + "\n"
-
-
-def _markdown(summary: Summary, base: str) -> Iterator[str]:
-    week = summary.week
-    yield f"# KV-cache isolation, {week.name}"
-    yield ""
-    yield f"{_moment(week.start)} to {_moment(week.end)}. **{md(summary.sentence)}.**"
-    then = summary.then.by_status
-    complying = sum(then.get(status, 0) for status in (Status.PASS, Status.ATTESTED, Status.WAIVED))
-    yield f"At the beginning of the week it was {complying:,} of {summary.then.total:,}."
-    for title, items in (
-        ("Got worse", summary.worse),
-        ("Covered by a waiver or an attestation", summary.covered),
-        ("Got better", summary.better),
-    ):
-        yield f"\n## {title}\n"
-        for change in items:
-            link = f"[{md(change.deployment)}]({base}/d/{change.deployment}/items/{change.item}/)"
-            was = change.before.value if change.before else "new"
-            owner = f", owner {md(change.owner)}" if change.owner else ""
-            yield f"- {link} item {md(change.item)}: {was} → **{change.after.value}** ({md(change.reason)}{owner})"
-        if not items:
-            yield "Nothing."
-    if summary.left_out:
-        yield f"- and {summary.left_out:,} more"
-    yield "\n## Said and decided\n"
-    for event in summary.decisions:
-        yield f"- {_moment(event.at)} {md(event.deployment)}: {event.what}, {md(event.summary)}"
-    if not summary.decisions:
-        yield "Nothing."
-    yield "\n## Changes of capacity and of the audits themselves\n"
-    for event in summary.events:
-        yield f"- {_moment(event.at)} {md(event.deployment)}: {event.what}. {md(event.summary)}"
-    if not summary.events:
-        yield "None seen."
-    yield "\n## Ends soon\n"
-    for ending in summary.endings:
-        owner = f", owner {md(ending.owner)}" if ending.owner else ""
-        yield f"- {_moment(ending.expires_at)} {ending.what} of item {md(ending.item)}, {md(ending.place)}{owner}"
-    for lapse in summary.lapsing:
-        what = f"evidence of {md(', '.join(lapse.checks))}, {md(lapse.deployment)}"
-        yield f"- {_moment(lapse.expires_at)} {what}: no plan renews it"
-    if not summary.endings and not summary.lapsing:
-        yield "Nothing within two weeks."
-    yield "\n## Overdue\n"
-    for late in summary.late:
-        owner = f", owner {md(late.owner)}" if late.owner else ", no owner"
-        yield f"- {md(late.deployment)}: plan {md(late.plan)} since {_moment(late.since)}{owner}"
-    if not summary.late:
-        yield "Nothing."
-    yield "\n## Who has something to do\n"
-    yield "| Owner | Contact | Fail | Error | Inconclusive | Overdue audits | Ending soon |"
-    yield "|---|---|---|---|---|---|---|"
-    for each in summary.owners:
-        counts = [len(each.by_status.get(s, ())) for s in (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)]
-        cells = [md(each.name) or "nobody", md(each.contact), *map(str, [*counts, each.overdue, each.ending])]
-        yield f"| {' | '.join(cells)} |"
-
-
-def md(text: str, limit: int = 300) -> str:
-    """Foreign text in a line of Markdown: acting characters spelled out, every sign that formats escaped."""
-    line = " ".join(foreign.plain(text, limit).split())
-    return re.sub(r"([\\`*_{}\[\]<>()#+!|~&@-])", r"\\\1", line)
-
-
-def _moment(moment: datetime) -> str:
-    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M %Z}"

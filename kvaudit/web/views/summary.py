@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import summary as table
+from kvaudit.web.tables.summary_markdown import markdown
 
 
 @page()
@@ -28,7 +29,7 @@ def summary(request: SignedIn) -> HttpResponse:
 def as_markdown(request: SignedIn) -> HttpResponse:
     now = timezone.now()
     week = table.week_of(request.GET.get("week", ""), now)
-    text = table.markdown(table.summary_of(request.user, week, now), settings.BASE_URL)
+    text = markdown(table.summary_of(request.user, week, now), settings.BASE_URL)
     response = HttpResponse(text, content_type="text/markdown; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="kvaudit-{week.name}.md"'
     return response

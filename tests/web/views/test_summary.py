@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from kvaudit.audits.models import CheckState, Overdue, StateChange
 from kvaudit.fleet.models import Deployment
-from kvaudit.web.tables.summary import md, week_of
+from kvaudit.web.tables.summary import week_of
+from kvaudit.web.tables.summary_markdown import md
 from tests.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.web import scene
 
@@ -79,9 +80,27 @@ def test_what_ends_what_is_overdue_and_who_owns_it(told):
     assert "attestation of item D, worse" in said["Ends soon"]
     assert "no plan renews it" in said["Ends soon"]
     assert "worse: plan hourly since" in said["Overdue"]
-    assert "| owner\\-of\\-worse | \\#worse | 1 | 0 | 0 | 1 | 1 |" in said["Who has something to do"]
+    assert "| owner\\-of\\-worse | \\#worse | 1 | 0 | 0 | 1 | 2 |" in said["Who has something to do"]
     CheckState.objects.update(interval=3_600)
     assert "no plan renews it" not in text(told.viewer, "/summary/markdown/")
+
+
+def ends(person):
+    return sections(text(person.viewer, "/summary/markdown/"))["Ends soon"]
+
+
+def test_a_plan_that_runs_in_time_renews_what_was_run_by_hand(told):
+    deployment = Deployment.objects.get(slug="worse")
+    team, soon = deployment.team, timezone.now() + timedelta(hours=1)
+    assert ends(told).count("canary") == 3
+    late = scene.a_plan(deployment, checks=["canary"], next_due=timezone.now() + timedelta(days=60))
+    off = scene.a_plan(deployment, checks=["canary"], next_due=soon, enabled=False)
+    assert ends(told).count("canary") == 3  # one is too late, one is switched off
+    late.delete(), off.delete()
+    scene.a_plan(deployment, checks=["canary"], next_due=soon)
+    assert ends(told).count("canary") == 2
+    scene.a_plan(name="the team's", checks=list(EVERYTHING), team=team, next_due=soon)
+    assert "no plan renews it" not in ends(told)
 
 
 def test_capacity_changes_of_the_week_and_of_no_other(told):
