@@ -268,5 +268,6 @@ CELERY_BEAT_SCHEDULE = {
     "deliver": _every("kvaudit.notify.tasks.deliver", _beat_seconds),
     "consume incidents": _every("kvaudit.incidents.tasks.consume", _beat_seconds),
     "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),
+    "verify ledger": _every("kvaudit.ledger.tasks.verify_when_due", 300),
     "count days": _every("kvaudit.checklists.tasks.count_days", 3600),
 }

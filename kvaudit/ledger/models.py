@@ -5,6 +5,9 @@ from __future__ import annotations
 from django.db import models
 
 from kvaudit.ledger.querysets import EntryQuerySet
+from kvaudit.ledger.verifications import Verification
+
+__all__ = ("Entry", "Verification")
 
 
 class Entry(models.Model):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ EXIT_INTACT, EXIT_BROKEN, EXIT_ERROR = 0, 1, 3
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class Found:
     """``problem`` is a sentence that names the first bad entry, "" when the chain is intact."""
 
     entries: int
@@ -24,28 +26,39 @@ class Verification:
     problem: str = ""
 
 
-def verify_chain(entries: Iterable[Entry]) -> Verification:
+def verify_chain(entries: Iterable[Entry], noted: Mapping[int, str] = MappingProxyType({})) -> Found:
     """Walk the entries in order of sequence and stop at the first that does not fit. What a chain
-    alone cannot show is a cut-off end: compare ``last_hash`` with one noted earlier."""
+    alone cannot show is a cut-off or rewritten end: ``noted`` (sequence -> hash seen there earlier) shows it."""
     from kvaudit.ledger.services import hash_of
 
     count, previous = 0, ""
     for entry in entries:
         expected = count + 1
         if entry.sequence != expected:
-            return Verification(
+            return Found(
                 count, previous, f"Entry {expected} is missing: entry {entry.sequence} follows {count}."
             )
         if entry.previous != previous:
-            return Verification(
+            return Found(
                 count,
                 previous,
                 f"Entry {entry.sequence} does not follow the entry before it: one of the two was replaced.",
             )
         if entry.hash != hash_of(entry):
-            return Verification(count, previous, f"Entry {entry.sequence} was altered: its hash is wrong.")
+            return Found(count, previous, f"Entry {entry.sequence} was altered: its hash is wrong.")
+        if noted.get(expected, entry.hash) != entry.hash:
+            return Found(
+                count,
+                previous,
+                f"Entry {expected} has another hash than when it was verified before: the ledger was rewritten "
+                "at it or before it.",
+            )
         count, previous = expected, entry.hash
-    return Verification(count, previous)
+    if gone := [sequence for sequence in noted if sequence > count]:
+        return Found(
+            count, previous, f"Entry {max(gone)} was verified before and is gone: the end was cut off."
+        )
+    return Found(count, previous)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -65,13 +78,18 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as stopped:  # settings leave with a sentence and 1, which here would read as broken
         sys.stderr.write(f"{stopped.code}\n")
         return EXIT_ERROR
+    from kvaudit.ledger import verifying
     from kvaudit.ledger.models import Entry
 
     try:
-        found = verify_chain(Entry.objects.order_by("sequence").iterator(chunk_size=5000))
+        entries = Entry.objects.order_by("sequence").iterator(chunk_size=5000)
+        found = verify_chain(entries, verifying.noted_before())
         noted_is_there = not arguments.last_hash or Entry.objects.filter(hash=arguments.last_hash).exists()
     except Error as error:
         return _say(f"The ledger could not be read: {str(error).strip()}", EXIT_ERROR)
+    if found.problem or noted_is_there:  # a hash that somebody mistyped says nothing of the ledger
+        with suppress(Error):  # a role that may only read verifies all the same
+            verifying.keep(found, asked_by="command:ledger-verify")
     if found.problem:
         return _say(f"Ledger broken. {found.problem} The {found.entries} before it are intact.", EXIT_BROKEN)
     if not noted_is_there:
