@@ -87,3 +87,12 @@ class ApiToken(models.Model):
 
     def allows(self, scope: str) -> bool:
         return scope in self.scopes
+
+
+class FailedLogins(models.Model):
+    """Failures of one kind (a name from an address, or an address) that are remembered until ``until``.
+    ``key`` is a keyed hash: people type passwords where the name goes."""
+
+    key = models.CharField(max_length=64, primary_key=True)
+    failures = models.PositiveIntegerField()
+    until = models.DateTimeField(db_index=True)

@@ -1,16 +1,16 @@
 """Guessing passwords takes time: failed logins are counted by name and address, and by address alone.
 
-The counts live in the memory of one web process: a restart forgets them, and with several processes the limit is
-so many times higher. That still leaves a guesser a few thousand tries a day instead of millions.
+The counts are rows, so they hold for every web process and survive a restart (`kvaudit.accounts.throttle`).
 """
 
 from __future__ import annotations
 
-import hashlib
+from datetime import timedelta
 
 from django.conf import settings
-from django.core.cache import cache
 from django.http import HttpRequest
+
+from kvaudit.accounts import throttle
 
 WINDOW = 300  # seconds after the last failure until it is forgotten
 BY_NAME, BY_ADDRESS = 10, 60  # failures; an office shares an address
@@ -18,26 +18,25 @@ BY_NAME, BY_ADDRESS = 10, 60  # failures; an office shares an address
 
 def is_held_up(request: HttpRequest, name: str) -> bool:
     """Whether so many logins have failed lately that another is not even tried."""
-    return any(cache.get(key, 0) >= most for key, most in _counters(request, name))
+    most = _counters(request, name)
+    failed = throttle.failures(most)
+    return any(failed[subject] >= limit for subject, limit in most.items())
 
 
 def note_failure(request: HttpRequest, name: str) -> None:
-    for key, _ in _counters(request, name):
-        cache.set(key, cache.get(key, 0) + 1, WINDOW)
+    for subject in _counters(request, name):
+        throttle.count(subject, timedelta(seconds=WINDOW))
 
 
 def note_success(request: HttpRequest, name: str) -> None:
     """Whoever knows the password starts anew; the address keeps its count."""
-    cache.delete(_counters(request, name)[0][0])
+    throttle.forget(next(iter(_counters(request, name))))
 
 
-def _counters(request: HttpRequest, name: str) -> tuple[tuple[str, int], tuple[str, int]]:
+def _counters(request: HttpRequest, name: str) -> dict[str, int]:
+    """What is counted -> how many failures are too many."""
     address = _address(request)
-    return (_key("name", address, name.casefold()), BY_NAME), (_key("address", address), BY_ADDRESS)
-
-
-def _key(*parts: str) -> str:
-    return f"login:{hashlib.sha256(repr(parts).encode()).hexdigest()}"
+    return {repr(("name", address, name.casefold())): BY_NAME, repr(("address", address)): BY_ADDRESS}
 
 
 def _address(request: HttpRequest) -> str:

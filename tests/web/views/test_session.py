@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
 from kvaudit.accounts.models import User
@@ -12,13 +11,6 @@ from tests.factories import a_user
 from tests.web import scene
 
 PASSWORD = "correct-horse-battery-9"
-
-
-@pytest.fixture(autouse=True)
-def nothing_counted():
-    cache.clear()
-    yield
-    cache.clear()
 
 
 @pytest.fixture
