@@ -23,6 +23,28 @@ class TeamQuerySet(models.QuerySet["Team"]):
             return self.all()
         return self.filter(pk__in=access.team_roles)
 
+    def where_can(self, user: User | AnonymousUser, ability: str) -> TeamQuerySet:
+        """Teams for which the user has the ability (a key of `ABILITIES`)."""
+        from kvaudit.accounts.access import access_of
+
+        access = access_of(user)
+        return (
+            self.all() if access.everywhere(ability) else self.filter(pk__in=access.team_ids_where(ability))
+        )
+
+
+def managed_users(user: User | AnonymousUser) -> models.QuerySet[User]:
+    """Whose roles the user may see and give: everybody's for an administrator of every team, members' for
+    one of some teams."""
+    from kvaudit.accounts.access import access_of
+    from kvaudit.accounts.models import User as Users
+
+    access = access_of(user)
+    if access.everywhere("manage_accounts"):
+        return Users.objects.all()
+    teams = access.team_ids_where("manage_accounts")
+    return Users.objects.filter(memberships__team__in=teams).distinct()
+
 
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     def usable(self, at: datetime) -> ApiTokenQuerySet:

@@ -6,7 +6,7 @@ from django.core.exceptions import PermissionDenied, ValidationError
 from kvaudit.accounts import services
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
-from kvaudit.accounts.roles import Role
+from kvaudit.accounts.roles import ABILITIES, Role
 from kvaudit.ledger.models import Entry
 from tests import factories
 
@@ -89,3 +89,77 @@ def test_owner_member_and_stranger() -> None:
             services.grant_role(user=somebody, team=team_of_others, role=Role.VIEWER, actor=ours)
     services.grant_role(user=somebody, team=None, role=Role.VIEWER, actor=chief)
     services.change_password(user=somebody, password="x" * 12, actor=somebody)
+
+
+def test_somebody_who_manages_accounts_always_stays() -> None:
+    first, _ = services.ensure_admin(username="admin", actor="command:initialise")
+    for act in (
+        lambda: services.revoke_role(user=first, team=None, actor=first),
+        lambda: services.grant_role(user=first, team=None, role=Role.VIEWER, actor=first),
+    ):
+        with pytest.raises(services.AccountProblem, match="no administrator"):
+            act()
+    assert can(User.objects.get(pk=first.pk), "manage_accounts")
+    second = factories.an_admin()
+    services.revoke_role(user=first, team=None, actor=second)
+    assert not can(User.objects.get(pk=first.pk), "view"), "a first administrator can be taken the role, too"
+    with pytest.raises(services.AccountProblem, match="yourself"):
+        services.deactivate_user(user=second, actor=second)
+    services.grant_role(user=first, team=None, role=Role.ADMIN, actor=second)
+    services.deactivate_user(user=first, actor=second)
+    with pytest.raises(services.AccountProblem, match="no administrator"):
+        services.revoke_role(user=second, team=None, actor=second)
+    User.objects.update(is_active=True)
+    services.revoke_role(user=second, team=None, actor=second)
+
+
+def test_an_administrator_who_is_deactivated_by_nobody_else_is_counted() -> None:
+    chief, other = factories.an_admin(), factories.an_admin()
+    services.deactivate_user(user=other, actor=chief)
+    services.reactivate_user(user=other, actor=chief)
+    assert can(User.objects.get(pk=other.pk), "manage_accounts")
+    services.deactivate_user(user=chief, actor=other)
+    assert Entry.objects.filter(kind="user.reactivated", subject=f"user:{other.username}").count() == 1
+
+
+def test_nobody_hands_out_more_than_they_hold(monkeypatch) -> None:
+    monkeypatch.setitem(ABILITIES, "manage_accounts", Role.OPERATOR)
+    team, somebody = factories.a_team(), factories.a_user()
+    operator = factories.a_user(team=team, role=Role.OPERATOR)
+    services.grant_role(user=somebody, team=team, role=Role.OPERATOR, actor=operator)
+    with pytest.raises(services.AccountProblem, match="above your own"):
+        services.grant_role(user=somebody, team=team, role=Role.APPROVER, actor=operator)
+
+
+def test_a_reset_password_is_for_once_and_for_others() -> None:
+    chief, ada = factories.an_admin(), factories.a_user("ada", password="hers-and-hers-alone")
+    one_time = services.reset_password(user=ada, actor=chief)
+    ada.refresh_from_db()
+    assert ada.check_password(one_time)
+    assert ada.must_change_password
+    with pytest.raises(services.AccountProblem, match="Your own"):
+        services.reset_password(user=chief, actor=chief)
+    with pytest.raises(PermissionDenied):
+        services.reset_password(user=chief, actor=ada)
+    assert one_time not in repr(list(Entry.objects.values_list()))
+
+
+def test_a_user_is_made_with_a_role_in_a_team() -> None:
+    team = factories.a_team()
+    user, _ = services.create_user(
+        username="ada", actor=factories.an_admin(), team_role=(team, Role.OPERATOR)
+    )
+    assert can(user, "run_audits", team)
+    assert not can(user, "view")
+
+
+def test_a_team_gets_another_name_and_keeps_its_slug() -> None:
+    team = factories.a_team("core")
+    services.rename_team(team=team, name=" Core Serving ", actor=factories.a_user(team=team, role="admin"))
+    team.refresh_from_db()
+    assert (team.slug, team.name) == ("core", "Core Serving")
+    with pytest.raises(PermissionDenied):
+        services.rename_team(team=team, name="Ours", actor=factories.a_user(team=team, role="approver"))
+    with pytest.raises(services.AccountProblem, match="letters"):
+        services.rename_team(team=team, name="\u202e", actor=factories.an_admin())
+    assert Entry.objects.filter(kind="team.renamed").count() == 1
