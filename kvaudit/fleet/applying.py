@@ -161,6 +161,7 @@ class Application:
             name=each.name,
             valid_from=self.at,
             headers_sealed=seal_headers(headers),
+            headers_env=_variables(each) if headers else [],
             **values,
         )
 
@@ -174,9 +175,12 @@ class Application:
         )
         if secret:
             changed = (*changed, FieldDifference("headers", "", secret))
+        names = _variables(each) if headers else node.headers_env if sealed else []
         if changed:
-            replace_node(node=node, at=self.at, headers_sealed=sealed, **values)
+            replace_node(node=node, at=self.at, headers_sealed=sealed, headers_env=names, **values)
             self.differs("node", each.name, "changed", changed)
+        elif names != node.headers_env:  # where a key is read from is nothing that an audit saw
+            Node.objects.filter(pk=node.pk).update(headers_env=names)
 
     def _node_values(self, each: FleetNode) -> dict[str, Any]:
         return {
@@ -249,3 +253,8 @@ class Application:
 
     def differs(self, what: str, name: str, action: Action, fields: tuple[FieldDifference, ...] = ()) -> None:
         self.differences.append(Difference(self.described.slug, what, name, action, fields))
+
+
+def _variables(each: FleetNode) -> list[list[str]]:
+    """As `Node.headers_env` keeps them."""
+    return [*map(list, each.headers_env), *([["", each.key_env]] if each.key_env else [])]

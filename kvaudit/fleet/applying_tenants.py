@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvaudit.accounts.actors import actor_name
 from kvaudit.accounts.sealing import seal
 from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
 from kvaudit.fleet.differences import FieldDifference
 from kvaudit.fleet.models import Deployment, Tenant
-from kvaudit.fleet.services import close
+from kvaudit.fleet.services import KEY_FIELDS, close
 from kvaudit.fleetfile import FleetTenant
 
 if TYPE_CHECKING:
@@ -28,12 +29,14 @@ def apply_tenants(application: Application, deployment: Deployment, *, moved: bo
                 valid_from=application.at,
                 credential_sealed=seal_headers(headers),
                 credential_set_at=application.at if headers else None,
+                credential_set_by=actor_name(application.actor) if headers else "",
+                key_env=each.key_env if headers else "",
                 salt_sealed=seal(application.keys.salt_of(each)),
             )
             secret = "set" if headers else ""
             application.differs("tenant", each.name, "added", _secret_field("key", secret))
         else:
-            _key(application, tenant, headers, moved)
+            _key(application, tenant, headers, moved, each.key_env)
             _salt(application, tenant, each, moved)
         if not headers and not (tenant and tenant.credential_sealed):
             application.keys.notes.append(
@@ -41,24 +44,28 @@ def apply_tenants(application: Application, deployment: Deployment, *, moved: bo
             )
     for tenant in current.values():
         if not application.partial:
-            tenant.credential_sealed = tenant.salt_sealed = ""
-            tenant.save(update_fields=["credential_sealed", "salt_sealed"])
+            tenant.credential_sealed = tenant.salt_sealed = tenant.key_env = ""
+            tenant.save(update_fields=["credential_sealed", "salt_sealed", "key_env"])
             close(tenant, application.at)
             application.differs("tenant", tenant.name, "removed")
         elif moved:
-            _key(application, tenant, (), moved)
+            _key(application, tenant, (), moved, "")
             _salt(application, tenant, FleetTenant(tenant.name), moved)
 
 
-def _key(application: Application, tenant: Tenant, headers: Headers, moved: bool) -> None:
+def _key(application: Application, tenant: Tenant, headers: Headers, moved: bool, variable: str) -> None:
+    """``headers`` were read from ``variable`` ("": from headers_env); none keeps what is stored."""
     sealed, secret = application.keys.kept(
         tenant.credential_sealed, headers, moved=moved, whose=f"tenant {tenant.name}"
     )
     if secret:
         tenant.credential_sealed = sealed
         tenant.credential_set_at = application.at if sealed else None
-        tenant.save(update_fields=["credential_sealed", "credential_set_at"])
+        tenant.credential_set_by = actor_name(application.actor) if sealed else ""
         application.differs("tenant", tenant.name, "changed", _secret_field("key", secret))
+    if secret or headers:
+        tenant.key_env = variable if headers else ""
+        tenant.save(update_fields=KEY_FIELDS)
 
 
 def _salt(application: Application, tenant: Tenant, each: FleetTenant, moved: bool) -> None:

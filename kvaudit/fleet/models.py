@@ -68,7 +68,8 @@ class Node(Interval):
     """One process to audit, as it was described from ``valid_from`` to ``valid_to``.
 
     Never edited: another URL, role, engine or key is another row with the same name.
-    ``headers_sealed`` is encrypted and leaves the database only inside a `Target`.
+    ``headers_sealed`` is encrypted and leaves the database only inside a `Target`; ``headers_env`` names
+    the variables it was read from, where a file named them on the command line.
     """
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="nodes")
@@ -77,6 +78,7 @@ class Node(Interval):
     engine = models.CharField(max_length=40, default="auto")
     url = models.CharField(max_length=500)
     headers_sealed = models.TextField(blank=True, editable=False)
+    headers_env = models.JSONField(default=list, blank=True)  # [header or "" for a bearer key, variable]
     ca_file = models.CharField(max_length=300, blank=True)
     client_cert = models.CharField(max_length=300, blank=True)
     client_key = models.CharField(max_length=300, blank=True)  # a path, not the key
@@ -104,13 +106,16 @@ class Node(Interval):
 
 class Tenant(Interval):
     """A customer of the deployment on whose behalf active checks ask. Its key is write-only, and so is
-    the cache salt that it sends."""
+    the cache salt that it sends. ``key_env`` names the variable that the key was read from, where a file
+    named it on the command line."""
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="tenants")
     name = models.CharField(max_length=300)
     credential_sealed = models.TextField(blank=True, editable=False)
     salt_sealed = models.TextField(blank=True, editable=False)
     credential_set_at = models.DateTimeField(null=True, blank=True)
+    credential_set_by = models.CharField(max_length=300, blank=True)
+    key_env = models.CharField(max_length=128, blank=True)
 
     objects = TenantQuerySet.as_manager()
 

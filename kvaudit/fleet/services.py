@@ -16,6 +16,9 @@ from kvaudit.fleet.credentials import bearer, seal_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
 from kvaudit.ledger.services import record
 
+KEY_FIELDS = ("credential_sealed", "credential_set_at", "credential_set_by", "key_env")
+"""What a tenant's row says of its key; they change together."""
+
 
 @transaction.atomic
 def set_tenant_key(*, tenant: Tenant, key: str, actor: Actor, header: str = "") -> Tenant:
@@ -25,7 +28,9 @@ def set_tenant_key(*, tenant: Tenant, key: str, actor: Actor, header: str = "") 
     headers = ((header, key.strip()),) if header else bearer(key)
     tenant.credential_sealed = seal_headers(headers) if key.strip() else ""
     tenant.credential_set_at = timezone.now() if key.strip() else None
-    tenant.save(update_fields=["credential_sealed", "credential_set_at"])
+    tenant.credential_set_by = actor_name(actor) if key.strip() else ""
+    tenant.key_env = ""  # no variable is known to hold this one
+    tenant.save(update_fields=KEY_FIELDS)
     kind = "tenant.key_set" if key.strip() else "tenant.key_removed"
     record(actor=actor, kind=kind, subject=_subject(tenant.deployment, "tenant", tenant.name))
     return tenant
@@ -35,7 +40,8 @@ def set_tenant_key(*, tenant: Tenant, key: str, actor: Actor, header: str = "") 
 def set_node_headers(*, node: Node, headers: Iterable[tuple[str, str]], actor: Actor) -> Node:
     """Store the headers that a node is asked with (none removes them); returns the node's new row."""
     require(actor, "edit_fleet", node.deployment.team)
-    changed = replace_node(node=node, at=timezone.now(), headers_sealed=seal_headers(headers))
+    sealed = seal_headers(headers)
+    changed = replace_node(node=node, at=timezone.now(), headers_sealed=sealed, headers_env=[])
     record(actor=actor, kind="node.headers_set", subject=_subject(node.deployment, "node", node.name))
     return changed
 
@@ -51,6 +57,7 @@ def replace_node(*, node: Node, at: datetime, **fields: Any) -> Node:
             "engine",
             "url",
             "headers_sealed",
+            "headers_env",
             "ca_file",
             "client_cert",
             "client_key",

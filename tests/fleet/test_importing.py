@@ -9,6 +9,7 @@ import pytest
 from kvaudit.fleet.importing import import_fleet
 from kvaudit.fleet.loading import load_target
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin, Tenant
+from kvaudit.fleet.services import set_node_headers, set_tenant_key
 from kvaudit.fleetfile import parse_fleet
 from kvaudit.ledger.models import Entry
 from tests import factories
@@ -155,6 +156,24 @@ def test_a_page_cannot_read_the_servers_environment(monkeypatch: pytest.MonkeyPa
     assert outcome.done
     assert load_target(Deployment.objects.get()).tenants == ()
     assert "glm-prod: tenant a has no key yet; active checks wait for it." in outcome.notes
+
+
+def test_where_a_key_was_read_is_kept_and_never_taken_from_a_page() -> None:
+    imported()
+    tenant, node = Tenant.objects.get(name="a"), Node.objects.get(name="prefill-0")
+    assert (tenant.key_env, tenant.credential_set_by) == ("TENANT_A", "command:fleet")
+    assert node.headers_env == [["", "PREFILL_KEY"]]
+    renamed = FLEET.replace("key_env: TENANT_A", "key_env: GLM_A").replace("PREFILL_KEY", "GLM_NODE")
+    outcome = imported(renamed, keys={"GLM_A": "tenant-key-a", "GLM_NODE": "pre-fill-key-1"})
+    assert lines(outcome) == [], "the same keys under other names"
+    assert Tenant.objects.get(name="a").key_env == "GLM_A"
+    assert Node.objects.get(name="prefill-0").headers_env == [["", "GLM_NODE"]], "the same row: no other key"
+    set_tenant_key(tenant=Tenant.objects.get(name="a"), key="by-hand", actor="system:tests")
+    set_node_headers(node=Node.objects.get(name="prefill-0"), headers=(("x", "y"),), actor="system:tests")
+    import_fleet(renamed, "yaml", "command:fleet", False)  # a page names variables, but reads none
+    tenant = Tenant.objects.get(name="a")
+    assert (tenant.key_env, tenant.credential_set_by) == ("", "system:tests")
+    assert Node.objects.current().get(name="prefill-0").headers_env == []
 
 
 def test_kvaudits_own_variables_are_never_sent_to_an_engine() -> None:

@@ -3,38 +3,52 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kvaudit import checks
 from kvaudit.audits.models import Run
-from kvaudit.fleet.models import Node
+from kvaudit.checks.contract import Rules
+from kvaudit.fleet.loading import rules_of
+from kvaudit.fleet.models import Node, Tenant
+from kvaudit.lab.fleet import ENVIRONMENT as LAB_KEYS
 
 MOST_NODES = 50
+PLACES = (("a", "TENANT_A_KEY"), ("b", "TENANT_B_KEY"))
+"""The two tenants that checks ask as, and what a variable is called where nobody has named one."""
 
 
-def command(run: Run) -> str:
-    """``kvaudit gate ...`` or ``kvaudit probe ...`` with the nodes as they were listed then; "" when
-    nothing can be asked again. Keys are named by variables, never written out."""
-    nodes = list(
-        Node.objects.at(run.started_at or run.created_at).filter(deployment=run.deployment_id)[:MOST_NODES]
-    )
+@dataclass(frozen=True, slots=True)
+class Again:
+    """``line`` is ready to paste once ``variables`` (name, whose key it holds) are set; "" when nothing can
+    be asked again. ``keyed_nodes``: nodes want keys that the line cannot name."""
+
+    line: str = ""
+    variables: Sequence[tuple[str, str]] = ()
+    keyed_nodes: bool = False
+
+
+def again(run: Run) -> Again:
+    """``kvaudit gate ...`` or ``kvaudit probe ...`` with the nodes as they were listed then. Keys are named by
+    variables, never written out but for the lab's, which are fake and the same everywhere."""
+    at = run.started_at or run.created_at
+    nodes = list(Node.objects.at(at).filter(deployment=run.deployment_id)[:MOST_NODES])
     # Drift compares with what only the database remembers.
     known = [name for name in run.checks if name in checks.MODULES and name != "drift"]
     if not nodes or not known:
-        return ""
-    deployment = run.deployment
-    words = ["kvaudit", *_verb(known)]
-    for node in nodes:
-        words += ["--node", f"{node.role}={node.url}" if node.role else node.url]
-    if deployment.engine not in ("", "auto"):
-        words += ["--engine", deployment.engine]
-    if deployment.context:
-        words += ["--context", str(deployment.context)]
-    words += ["--headroom", f"{deployment.headroom:g}"]
+        return Again()
+    words, variables = _nodes(nodes)
+    words += _rules(run)
     if any(name in checks.ACTIVE for name in known):
-        if deployment.entry:
-            words += ["--entry", deployment.entry]
-        words += ["--tenant-a-key-env", "TENANT_A_KEY", "--tenant-b-key-env", "TENANT_B_KEY"]
-    return shlex.join(words)
+        asked, keys = _entry(run)
+        words, variables = words + asked, variables + keys
+    fake = {name: LAB_KEYS[name] for name, _ in variables if name in LAB_KEYS}
+    given = [f"{name}={key}" for name, key in fake.items()]
+    return Again(
+        line=shlex.join([*given, "kvaudit", *_verb(known), *words]),
+        variables=[each for each in variables if each[0] not in fake],
+        keyed_nodes=any(node.has_headers for node in nodes) and "--api-key-env" not in words,
+    )
 
 
 def _verb(known: list[str]) -> list[str]:
@@ -42,3 +56,48 @@ def _verb(known: list[str]) -> list[str]:
     if {"pool", "version"} <= set(known) and not set(known) & set(checks.ACTIVE):
         return ["gate", *(["--also", "exposure"] if "exposure" in known else [])]
     return ["probe", *known]
+
+
+def _nodes(nodes: Sequence[Node]) -> tuple[list[str], list[tuple[str, str]]]:
+    """A flag sends a key to every node, so it is given only where every node takes that one."""
+    words = []
+    for node in nodes:
+        words += ["--node", f"{node.role}={node.url}" if node.role else node.url]
+    named = nodes[0].headers_env
+    bearer = len(named) == 1 and named[0][0] == "" and all(node.headers_env == named for node in nodes)
+    if not bearer:
+        return words, []
+    return [*words, "--api-key-env", named[0][1]], [(named[0][1], "the nodes")]
+
+
+def _rules(run: Run) -> list[str]:
+    deployment = run.deployment
+    words = []
+    if deployment.engine not in ("", "auto"):
+        words += ["--engine", deployment.engine]
+    if deployment.context:
+        words += ["--context", str(deployment.context)]
+    words += ["--headroom", f"{deployment.headroom:g}"]
+    pins = rules_of(deployment).pins
+    if pins != Rules().pins:
+        for pin in pins:
+            words += ["--pin", pin]
+    return words
+
+
+def _entry(run: Run) -> tuple[list[str], list[tuple[str, str]]]:
+    """Entry, model and the keys of the first two tenants that have one, as the runner chooses them."""
+    deployment = run.deployment
+    words, variables = [], []
+    if deployment.entry:
+        words += ["--entry", deployment.entry]
+    if deployment.model:
+        words += ["--model", deployment.model]
+    if deployment.entry_sets_salts:
+        words.append("--entry-sets-salts")
+    tenants = Tenant.objects.at(run.started_at or run.created_at).filter(deployment=run.deployment_id)
+    for (place, unnamed), tenant in zip(PLACES, tenants.exclude(credential_sealed="")[:2], strict=False):
+        variable = tenant.key_env or unnamed
+        words += [f"--tenant-{place}-key-env", variable]
+        variables.append((variable, f"tenant {tenant.name}"))
+    return words, variables

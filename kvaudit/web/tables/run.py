@@ -14,7 +14,7 @@ from kvaudit.web.canary_matrix import Matrix, matrix_of
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
 from kvaudit.web.tables.measures import Measure, readable, stored
-from kvaudit.web.tables.reproduce import command
+from kvaudit.web.tables.reproduce import Again, again
 
 DRAWN: Mapping[str, Sequence[str]] = {"rejection": ("rungs",), "canary": ("matrix",)}
 """Measures that a drawing and its table show already."""
@@ -51,7 +51,7 @@ class RunPage:
     others: Sequence[Result]  # of attempts that do not count: a fail of any attempt stands
     not_reached: Sequence[str]  # checks of the run without a result
     previous: Run | None  # of the same kind: prompts compare with prompts
-    command: str  # asks the same again by hand; "" when nothing can
+    again: Again  # how to ask the same by hand
 
 
 def run_page(run: Run) -> RunPage:
@@ -71,7 +71,7 @@ def run_page(run: Run) -> RunPage:
         )
         .order_by("-id")
         .first(),
-        command=command(run),
+        again=again(run),
     )
 
 
