@@ -1,4 +1,4 @@
-"""What investigators keep: saved views of the history, and what imported request logs came to."""
+"""What people keep: saved views of fleet, compliance and history, and what imported request logs came to."""
 
 from django.apps import AppConfig
 

@@ -9,17 +9,19 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from kvaudit.accounts.models import Team
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries.querysets import LogImportQuerySet, RequestLogQuerySet, SavedViewQuerySet
 
 
 class SavedView(models.Model):
-    """A query string under a name. Its owner lists it; whoever has its address may open it, and sees what
-    they may see."""
+    """A query string under a name. Its owner lists it, and so do the members of ``team`` where it is shared with
+    one; whoever has its address may open it, and sees what they may see."""
 
     key = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
-    page = models.CharField(max_length=20)  # the name of the page's address: history
+    team = models.ForeignKey(Team, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    page = models.CharField(max_length=20)  # the name of the page's address: one of `views_kept.PAGES`
     name = models.CharField(max_length=80)
     query = models.TextField(max_length=2_000, blank=True)
     created_at = models.DateTimeField(default=timezone.now)

@@ -19,6 +19,16 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
         """The user's own views of a page, by name."""
         return self.filter(user=user, page=page).order_by("name")
 
+    def listed_for(self, user: User, page: str) -> Self:
+        """The user's own views of a page, then those that others share with a team the user sees; by name."""
+        from kvaudit.accounts.models import Team
+
+        others = models.Case(models.When(user=user, then=False), default=True)
+        listed = self.filter(
+            models.Q(user=user) | models.Q(team__in=Team.objects.visible_to(user)), page=page
+        )
+        return listed.select_related("user", "team").order_by(others, "name", "pk")
+
 
 class RequestLogQuerySet(OfDeployment["RequestLog"]):
     def of(self, deployment: Deployment) -> Self:

@@ -138,6 +138,7 @@ def test_the_security_teams_questions_without_javascript(visit, addresses, log):
     page.get_by_label("Verdict").select_option("fail")
     page.get_by_role("button", name="Show", exact=True).click()
     expect(page.get_by_label("Deployment", exact=True)).to_have_value("chat-000")
+    page.get_by_text("Save these filters as a view").click()
     page.get_by_label("Save these filters as").fill("Fails of chat-000")
     page.get_by_role("button", name="Save", exact=True).click()
     page.get_by_role("link", name="Fails of chat-000").click()

@@ -10,13 +10,15 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils import timezone
 
-from kvaudit.checklists.standing import Matrix, Row, Status
+from kvaudit.checklists.matrix import Matrix, Row
+from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign
 from kvaudit.web.figures import compliance as trend
 from kvaudit.web.figures.frame import answer
 from kvaudit.web.page import SignedIn, page, zone_of
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import compliance as table
+from kvaudit.web.tables.saved_views import shelf_of
 
 PRINTED_AT_ONCE = 50
 
@@ -45,6 +47,7 @@ def compliance(request: SignedIn) -> HttpResponse:
         "statuses": [status.value for status in Status],
         "sorts": table.SORTS.items(),
         "figure": trend.figure_of(request.user, filters.team),
+        "saved": shelf_of(request, "compliance"),
     }
     return render(request, "compliance/compliance.html", context)
 

@@ -11,6 +11,7 @@ from kvaudit.verdict import Verdict
 from kvaudit.web.items import ITEMS
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import fleet as table
+from kvaudit.web.tables.saved_views import shelf_of
 
 
 @page()
@@ -31,6 +32,7 @@ def fleet(request: SignedIn) -> HttpResponse:
         "teams": sorted({row.team for row in rows}),
         "engines": table.engines(request.user) if rows else [],
         "sorts": table.SORTS.items(),
+        "saved": shelf_of(request, "fleet"),
         "may_import": can_somewhere(request.user, "edit_fleet"),
     }
     return render(request, "fleet/fleet.html", context)

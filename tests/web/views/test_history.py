@@ -1,15 +1,13 @@
-"""Audit history: filters, hostile input, who sees what, saved views."""
+"""Audit history: filters, hostile input, who sees what."""
 
 from __future__ import annotations
 
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 
 from kvaudit.audits.models import Result
-from kvaudit.inquiries.models import SavedView
 from tests.web import scene
 
 EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
@@ -86,50 +84,3 @@ def test_the_number_of_queries_is_fixed(people, told, django_assert_max_num_quer
         scene.a_run(told, {"pool": "pass"}, at=timezone.now() - timedelta(minutes=number))
     with django_assert_max_num_queries(len(few.captured_queries)):
         people.viewer.get("/history/")
-
-
-def test_a_view_is_saved_listed_shared_and_removed(people, told):
-    answer = people.viewer.post(
-        "/history/views/", {"name": " Fails  of pool ", "query": "verdict=fail&before=7"}
-    )
-    view = SavedView.objects.get()
-    assert (view.name, view.query) == ("Fails of pool", "verdict=fail")
-    assert answer["Location"] == f"/history/views/{view.key}/"
-    assert people.viewer.get(answer["Location"])["Location"] == "/history/?verdict=fail"
-    assert "Fails of pool" in shown(people.viewer.get("/history/"))
-    # Whoever has the link may open it; only its owner lists or removes it.
-    assert people.stranger.get(f"/history/views/{view.key}/")["Location"] == "/history/?verdict=fail"
-    assert "Fails of pool" not in shown(people.stranger.get("/history/"))
-    assert people.stranger.post(f"/history/views/{view.key}/remove/").status_code == 404
-    assert people.viewer.post(f"/history/views/{view.key}/remove/").status_code == 302
-    assert not SavedView.objects.exists()
-
-
-def test_a_name_is_used_once_and_names_are_text(people, told):
-    for query in ("verdict=fail", "check=pool"):
-        people.viewer.post("/history/views/", {"name": EVIL, "query": query})
-    view = SavedView.objects.get()
-    assert view.query == "check=pool"
-    assert "<script>alert" not in shown(people.viewer.get("/history/"))
-
-
-@pytest.mark.parametrize("name", ["", "   ", "\x00"])
-def test_a_view_without_a_name_is_refused_in_words(people, told, name):
-    answer = people.viewer.post("/history/views/", {"name": name, "query": "verdict=fail"}, follow=True)
-    assert answer.status_code == 200
-    if name != "\x00":
-        assert not SavedView.objects.exists()
-        assert "Give the view a name." in shown(answer)
-
-
-def test_a_view_that_is_not_there_is_a_404(people):
-    assert people.viewer.get(f"/history/views/{uuid4()}/").status_code == 404
-
-
-def test_a_views_address_leads_nowhere_else(people):
-    people.viewer.post(
-        "/history/views/", {"name": "odd", "query": "https://example.com/?next=//example.org\r\nX: y"}
-    )
-    view = SavedView.objects.get()
-    target = people.viewer.get(f"/history/views/{view.key}/")["Location"]
-    assert target == "/history/" or target.startswith("/history/?")
