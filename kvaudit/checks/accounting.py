@@ -14,7 +14,17 @@ from typing import Any
 from kvaudit.checks import register
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, harmed, kept, trial, unaskable, void_share, voids
+from kvaudit.checks.trials import (
+    VOID_SHARE,
+    Trial,
+    denied,
+    harmed,
+    saying,
+    trial,
+    unaskable,
+    void_share,
+    voids,
+)
 from kvaudit.text.markers import draw_marker
 from kvaudit.text.prompts import draw_leads, draw_nonce
 from kvaudit.verdict import Evidence, Result, Verdict
@@ -121,20 +131,7 @@ def _judge(seen: AccountingSeen) -> Result:
         "tolerance_tokens": max(seen.tolerance.values(), default=0),
     }
 
-    def result(
-        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
-    ) -> Result:
-        return Result(
-            "accounting",
-            verdict,
-            summary,
-            measures,
-            next_step,
-            DOES_NOT_PROVE,
-            warn,
-            severity,
-            kept(seen.evidence),
-        )
+    result = saying("accounting", measures, DOES_NOT_PROVE, seen.evidence)
 
     if refusal := denied(seen.trials):
         return result(

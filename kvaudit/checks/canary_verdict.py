@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
-from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, kept, void_share, voids
+from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, saying, void_share, voids
 from kvaudit.stats.bounds import interval, leak_bound
 from kvaudit.text.markers import as_measure
 from kvaudit.verdict import Result, Verdict
@@ -44,20 +44,7 @@ def judge_canary(seen: CanarySeen) -> Result:
     bound = leak_bound(accepted, surfacing, share or 0.0)
     measures = _measures(seen, accepted, surfacing, share, bound)
 
-    def result(
-        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
-    ) -> Result:
-        return Result(
-            "canary",
-            verdict,
-            summary,
-            measures,
-            next_step,
-            DOES_NOT_PROVE,
-            warn=warn,
-            severity=severity,
-            evidence=kept(seen.evidence),
-        )
+    result = saying("canary", measures, DOES_NOT_PROVE, seen.evidence)
 
     hits = sorted((one for one in seen.sightings if one.verified), key=lambda one: one.kind != "cross-tenant")
     if hits:

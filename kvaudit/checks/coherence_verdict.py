@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, kept, void_share, voids
+from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, saying, void_share, voids
 from kvaudit.stats.bounds import critical_count
 from kvaudit.verdict import Result, Verdict
 
@@ -25,21 +25,7 @@ DOES_NOT_PROVE = (
 
 def judge_coherence(seen: CoherenceSeen) -> Result:
     """The verdict of checks.md 5."""
-
-    def result(
-        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
-    ) -> Result:
-        return Result(
-            "coherence",
-            verdict,
-            summary,
-            _measures(seen),
-            next_step,
-            DOES_NOT_PROVE,
-            warn=warn,
-            severity=severity,
-            evidence=kept(seen.evidence),
-        )
+    result = saying("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
 
     if refusal := denied(seen.trials):
         return result(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.concurrency_load import ARMS, CONTROLS, FULL, LEAST_REQUESTS, UNEQUAL
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, kept, void_share, voids
+from kvaudit.checks.trials import VOID_SHARE, Trial, denied, saying, void_share, voids
 from kvaudit.stats.bounds import fisher_greater, upper_bound
 from kvaudit.verdict import Result, Verdict
 
@@ -43,20 +43,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
     """The verdict of checks.md 9."""
     measures = _measures(seen)
 
-    def result(
-        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
-    ) -> Result:
-        return Result(
-            "concurrency",
-            verdict,
-            summary,
-            measures,
-            next_step,
-            DOES_NOT_PROVE,
-            warn=warn,
-            severity=severity,
-            evidence=kept(seen.evidence),
-        )
+    result = saying("concurrency", measures, DOES_NOT_PROVE, seen.evidence)
 
     if seen.hits:
         return result(Verdict.FAIL, _hit_sentence(seen, seen.hits[0]), FIRST_AID, "critical")

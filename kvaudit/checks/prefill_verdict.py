@@ -8,7 +8,16 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
-from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, Trial, denied, kept, void_share, voids
+from kvaudit.checks.trials import (
+    GIVE_CONSENT,
+    NO_CONSENT,
+    VOID_SHARE,
+    Trial,
+    denied,
+    saying,
+    void_share,
+    voids,
+)
 from kvaudit.stats.cusum import first_alarm
 from kvaudit.verdict import Result, Verdict
 
@@ -43,20 +52,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
         "p5_note": "a p5 needs 59 requests per length bucket; it comes from production traffic",
     }
 
-    def result(
-        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
-    ) -> Result:
-        return Result(
-            "prefill",
-            verdict,
-            summary,
-            measures,
-            next_step,
-            DOES_NOT_PROVE,
-            warn,
-            severity,
-            kept(seen.evidence),
-        )
+    result = saying("prefill", measures, DOES_NOT_PROVE, seen.evidence)
 
     if refusal := denied(everything):
         return result(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvaudit.checks.trials import VOID_SHARE, denied, kept, void_share, voids
+from kvaudit.checks.trials import VOID_SHARE, denied, saying, void_share, voids
 from kvaudit.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -25,20 +25,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     """The verdict of checks.md 8."""
     measures = _measures(seen)
 
-    def result(
-        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
-    ) -> Result:
-        return Result(
-            "prefix",
-            verdict,
-            summary,
-            measures,
-            next_step,
-            DOES_NOT_PROVE,
-            warn,
-            severity,
-            kept(seen.evidence),
-        )
+    result = saying("prefix", measures, DOES_NOT_PROVE, seen.evidence)
 
     if refusal := denied(seen.trials):
         return result(

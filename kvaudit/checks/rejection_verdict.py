@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
-from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, Trial, denied, kept, void_share, voids
+from kvaudit.checks.trials import (
+    GIVE_CONSENT,
+    NO_CONSENT,
+    VOID_SHARE,
+    Trial,
+    denied,
+    saying,
+    void_share,
+    voids,
+)
 from kvaudit.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -82,20 +91,7 @@ def judge_ladder(seen: LadderSeen) -> Result:
     refused = {name: _refusals(rung, seen.trials) for name, rung in grouped.items()}
     measures = _measures(seen, grouped, refused)
 
-    def result(
-        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
-    ) -> Result:
-        return Result(
-            "rejection",
-            verdict,
-            summary,
-            measures,
-            next_step,
-            DOES_NOT_PROVE,
-            warn=warn,
-            severity=severity,
-            evidence=kept(seen.evidence),
-        )
+    result = saying("rejection", measures, DOES_NOT_PROVE, seen.evidence)
 
     if refusal := denied(seen.trials):
         return result(

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kvaudit.checks.asking import Limits, Outcome, Prober, Reply
 from kvaudit.checks.contract import Audit
@@ -133,6 +134,27 @@ def denied(trials: Iterable[Trial]) -> Trial | None:
 def kept(evidence: Sequence[Evidence], most: int = 200) -> tuple[Evidence, ...]:
     """Evidence of a result, each body once, the newest kept when there is too much."""
     return tuple({item.sha256: item for item in evidence[-most * 3 :]}.values())
+
+
+class Say(Protocol):
+    """A check's result, by what differs from one of its verdicts to the next."""
+
+    def __call__(
+        self, verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
+    ) -> Result: ...
+
+
+def saying(check: str, measures: dict[str, Any], does_not_prove: str, evidence: Sequence[Evidence]) -> Say:
+    """What a judge says its results with. ``measures`` may be filled until the result is made."""
+
+    def result(
+        verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
+    ) -> Result:
+        return Result(
+            check, verdict, summary, measures, next_step, does_not_prove, warn, severity, kept(evidence)
+        )
+
+    return result
 
 
 def pool_use(counters: Mapping[str, float]) -> dict[str, float]:
