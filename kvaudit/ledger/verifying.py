@@ -10,7 +10,6 @@ from datetime import timedelta
 
 from celery import current_app
 from django.db import transaction
-from django.db.models import Max
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerDown
@@ -19,13 +18,13 @@ from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.ledger.chain import digest_of
 from kvaudit.ledger.models import Entry
+from kvaudit.ledger.searching import in_order, newest_sequence
 from kvaudit.ledger.services import record
 from kvaudit.ledger.verifications import Outcome, Verification
 from kvaudit.ledger.verify import Found, verify_chain
 
 log = logging.getLogger(__name__)
 
-BATCH = 5_000
 EVERY = 1.0
 """Seconds between two signs of life."""
 PERIOD = timedelta(days=1)
@@ -44,7 +43,7 @@ def begin(*, actor: Actor) -> Verification:
     require(actor, "view_ledger")
     work = Verification.objects.open().first()
     if work is None:
-        work = Verification.objects.create(asked_by=actor_name(actor)[:200], wanted=_newest())
+        work = Verification.objects.create(asked_by=actor_name(actor)[:200], wanted=newest_sequence())
     pk = work.pk
     transaction.on_commit(lambda: _ring(pk))
     return work
@@ -100,31 +99,28 @@ def keep(found: Found, *, asked_by: str) -> Verification:
     )
 
 
-def _newest() -> int:
-    return Entry.objects.aggregate(newest=Max("sequence"))["newest"] or 0
-
-
 def _claim(pk: int) -> Verification | None:
     token = uuid.uuid4()
     taken = Verification.objects.claimable(timezone.now()).filter(pk=pk)
     if not taken.update(
-        token=token, started_at=Coalesce("started_at", Now()), seen_at=Now(), wanted=_newest(), entries=0
+        token=token,
+        started_at=Coalesce("started_at", Now()),
+        seen_at=Now(),
+        wanted=newest_sequence(),
+        entries=0,
     ):
         return None
     return Verification.objects.get(pk=pk)
 
 
 def _entries(work: Verification) -> Iterator[Entry]:
-    """Every entry up to the newest of the beginning, batch by batch; signs of life on the way."""
-    after, last_sign = 0, time.monotonic()
-    while batch := list(
-        Entry.objects.filter(sequence__gt=after, sequence__lte=work.wanted).order_by("sequence")[:BATCH]
-    ):
-        yield from batch
-        after = batch[-1].sequence
+    """Every entry up to the newest of the beginning; signs of life on the way."""
+    last_sign = time.monotonic()
+    for entry in in_order(Entry.objects.all(), work.wanted):
+        yield entry
         if time.monotonic() - last_sign >= EVERY:
             last_sign = time.monotonic()
-            _sign(work, after)
+            _sign(work, entry.sequence)
 
 
 def _sign(work: Verification, entries: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from kvaudit.ledger import services, tasks, verifying
+from kvaudit.ledger import searching, services, tasks, verifying
 from kvaudit.ledger.models import Entry, Verification
 from kvaudit.ledger.verify import main
 from tests import factories
@@ -33,7 +33,7 @@ def verified() -> Verification:
 
 @pytest.mark.usefixtures("_five")
 def test_an_untouched_ledger_is_found_intact_and_that_is_recorded(monkeypatch):
-    monkeypatch.setattr(verifying, "BATCH", 2)
+    monkeypatch.setattr(searching, "BATCH", 2)
     work = verified()
     fifth, sixth = Entry.objects.filter(sequence__gte=5)
     assert (work.outcome, work.entries, work.wanted, work.last_hash) == ("intact", 5, 5, fifth.hash)

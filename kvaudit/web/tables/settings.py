@@ -11,13 +11,15 @@ from django.db.models import Count, Q
 from django.urls import NoReverseMatch, reverse
 
 from kvaudit.accounts.access import can, can_somewhere
-from kvaudit.accounts.models import ApiToken, User
+from kvaudit.accounts.models import ApiToken, Team, User
+from kvaudit.accounts.querysets import managed_users
 from kvaudit.audits.models import Plan
 from kvaudit.checklists.models import OwnItem
 from kvaudit.fleet.models import Deployment, Pause, Pin, Tenant
-from kvaudit.ledger.models import Entry
 from kvaudit.notify.models import Channel, Delivery, OutboxMessage
+from kvaudit.verdict import Verdict
 from kvaudit.web import moments
+from kvaudit.web.tables import ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +45,9 @@ def groups(user: User, now: datetime) -> list[Group]:
         Group(
             "Fleet", [_inventory(user), _keys(user), _pins(user), _plans(user), _probes(user), _items(user)]
         ),
-        Group("People and messages", [_channels(user, now), _users(user), _tokens(user, now)]),
+        Group("People and messages", [_channels(user, now), _users(user), _teams(user), _tokens(user, now)]),
         Group("Record", [_ledger(user, now)]),
-        Group("Yours", [_zone(user), _password()]),
+        Group("Yours", [_account(user), _zone(user), _password()]),
     ]
 
 
@@ -68,13 +70,15 @@ def _keys(user: User) -> Line:
         .aggregate(all=Count("pk"), without=Count("pk", filter=Q(credential_sealed="")))
     )
     if not can_somewhere(user, "edit_fleet"):
-        return Line("Tenants' keys", _KEYS, "Set by operators of the deployment's team.")
+        return Line(
+            "Tenants' keys", _KEYS, "Set by operators of the deployment's team.", reverse("settings-keys")
+        )
     without = f"; {found['without']:,} without a key, so nothing is asked in their name"
     state = f"{_n(found['all'], 'tenant')}{without if found['without'] else ''}"
-    return Line("Tenants' keys", _KEYS, state, reverse("fleet"), attention=bool(found["without"]))
+    return Line("Tenants' keys", _KEYS, state, reverse("settings-keys"), attention=bool(found["without"]))
 
 
-_KEYS = "With which active checks ask in tenants' names; write-only. On a deployment's page, under Keys."
+_KEYS = "With which active checks ask in tenants' names; write-only. Set on a deployment's page, under Keys."
 
 
 def _pins(user: User) -> Line:
@@ -145,16 +149,22 @@ def _channels(user: User, now: datetime) -> Line:
     elif failed:
         state += f"; last message {moments.ago(last['created_at'], now)} not delivered"
     else:
-        state += f"; last delivered {moments.ago(last['sent_at'], now)}"
+        state += f"; last delivered {moments.ago(last['sent_at'] or last['created_at'], now)}"
     return Line("Channels", about, state, _to("settings-channels"), attention=failed)
 
 
 def _users(user: User) -> Line:
     about = "Who may log in, and what they may do in which team."
-    count = User.objects.filter(is_active=True).count()
+    count = managed_users(user).filter(is_active=True).count()
     if not can_somewhere(user, "manage_accounts"):
         return Line("Users and roles", about, "Managed by administrators.")
     return Line("Users and roles", about, _n(count, "active user"), _to("settings-users"))
+
+
+def _teams(user: User) -> Line:
+    count = Team.objects.visible_to(user).count()
+    about = "Who answers for which deployments, and who decides about their waivers."
+    return Line("Teams", about, _n(count, "team"), reverse("settings-teams"))
 
 
 def _tokens(user: User, now: datetime) -> Line:
@@ -170,13 +180,21 @@ def _tokens(user: User, now: datetime) -> Line:
 
 def _ledger(user: User, now: datetime) -> Line:
     about = "The append-only record of every act, each entry chained to the one before."
-    last = Entry.objects.visible_to(user).order_by("-sequence").values("sequence", "at").first()
     if not can(user, "view_ledger"):
-        return Line("Ledger", about, "Read by fleet-wide auditors.")
-    if last is None:
-        return Line("Ledger", about, "no entry yet", _to("settings-ledger"))
-    state = f"{_n(last['sequence'], 'entry', 'entries')}, newest {moments.ago(last['at'], now)}"
-    return Line("Ledger", about, state, _to("settings-ledger"))
+        return Line("Ledger", about, "Read by auditors of every team.")
+    state = ledger.state_of(user, now)
+    verdict = state.verdict
+    attention = verdict is not None and verdict is not Verdict.PASS
+    return Line("Ledger", about, state.sentence, reverse("settings-ledger"), attention=attention)
+
+
+def _account(user: User) -> Line:
+    return Line(
+        "Account",
+        "Your roles, and where to change the rest.",
+        user.get_username(),
+        reverse("settings-account"),
+    )
 
 
 def _zone(user: User) -> Line:

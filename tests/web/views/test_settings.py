@@ -29,7 +29,7 @@ def test_a_reader_is_told_who_may_and_learns_nothing_of_others(people, pair):
     create_channel(kind="email", name="x", address="a@example.org", actor="system:tests")
     page = people.viewer.get("/settings/").content.decode()
     assert 'href="/import/"' not in page
-    for sentence in ("Managed by administrators.", "Read by fleet-wide auditors.", "1 deployment;"):
+    for sentence in ("Managed by administrators.", "Read by auditors of every team.", "1 deployment;"):
         assert sentence in page
     assert "1 channel" not in page
     assert "0 deployments;" in as_(a_user()).get("/settings/").content.decode()
@@ -50,5 +50,5 @@ def test_the_index_takes_as_many_queries_for_any_fleet(people, count, django_ass
     for number in range(count):
         scene.a_pair(f"chat-{number}", team=people.team)
     client = as_(an_admin())
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(19):
         client.get("/settings/")
