@@ -15,8 +15,9 @@ from pydantic import AwareDatetime, Field
 from kvaudit.accounts.models import ApiToken, TokenScope
 from kvaudit.api.bearer import require_scope, visible_deployment
 from kvaudit.api.schemas import Problem, Verdict
+from kvaudit.checklists.matrix import Row
 from kvaudit.checklists.models import Assessed
-from kvaudit.checklists.standing import Cell, Row, Status
+from kvaudit.checklists.standing import Cell, Status
 
 router = Router()
 

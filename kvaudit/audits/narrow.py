@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from django.db import models
 from django.db.models import F, Q, Value
@@ -19,6 +20,10 @@ class Micros(models.Func):
     template = "(EXTRACT(EPOCH FROM %(expressions)s) * 1000000)::bigint"
     output_field = models.BigIntegerField()
     arity = 1
+
+    def get_db_converters(self, connection: Any) -> list[Any]:
+        """None: the driver gives ints already, and Django would call `int` on each."""
+        return []
 
 
 def when(micros: int) -> datetime:

@@ -14,7 +14,8 @@ from django.utils import timezone
 
 from kvaudit.audits.narrow import Micros, among, micros
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
-from kvaudit.checklists.standing import Cell, Matrix, Row, Says, proves_leak, stand
+from kvaudit.checklists.matrix import Cells, Items, Matrix, Rows, Subject
+from kvaudit.checklists.standing import Says, proves_leak
 from kvaudit.fleet.intervals import IntervalQuerySet
 from kvaudit.fleet.querysets import DeploymentQuerySet
 
@@ -42,16 +43,17 @@ class AssessedQuerySet(DeploymentQuerySet):
         from kvaudit.checklists.models import Attestation, OwnItem, Waiver
 
         when = timezone.now() if moment is None else moment
-        deployments = list(self)
+        found = list(self.values_list("pk", "slug", "team_id", "owner", "contact", "created_at"))
+        teams = Team.objects.in_bulk({row[2] for row in found})
+        deployments = [Subject._make((*row, teams[row[2]])) for row in found]
         ids = [each.pk for each in deployments]
-        # A fleet has few teams: joined, each would be built again for every deployment.
-        teams = Team.objects.in_bulk({each.team_id for each in deployments})
-        for each in deployments:
-            each.team = teams[each.team_id]
         own: dict[int, list[Item]] = defaultdict(list)
         for row in OwnItem.objects.at(when).filter(team_id__in=teams).order_by("key", "team_id"):
             own[row.team_id].append(row.as_item())
         common = shipped(when).items
+        items: dict[int, Items] = {
+            team: {item.key: item for item in (*common, *own.get(team, ()))} for team in teams
+        }
         said = _said(CheckState.objects.as_of(moment).filter(among("deployment_id", ids)))
         attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams))
         waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams))
@@ -61,27 +63,31 @@ class AssessedQuerySet(DeploymentQuerySet):
             Overdue.objects.at(when).filter(among("deployment_id", ids)).values_list("deployment_id", "since")
         ):
             late[pk] = min(since, late.get(pk, since))
-        every = [*common, *(item for items in own.values() for item in items)]
+        every = [*common, *(item for several in own.values() for item in several)]
         modes = _modes(ids, moment) if any(item.applies_to for item in every) else {}
         instant = micros(when)
-        rows = []
-        for each in deployments:
-            here = said.get(each.pk, {})
-            created = micros(each.created_at)
-            cells: dict[str, Cell] = {}
-            for item in (*common, *own.get(each.team_id, ())):
-                cells[item.key] = stand(
-                    item,
-                    here,
-                    instant,
-                    created_at=created,
-                    attestation=attested.of(each, item.key),
-                    waiver=waived.of(each, item.key),
-                    mode=modes.get(each.pk, ""),
-                    unrefuted=unrefuted.get(each.pk, {}),
+        rows = Rows()
+        return Matrix(
+            when,
+            every,
+            [
+                rows.row(
+                    each,
+                    Cells(
+                        items[each.team_id],
+                        said.get(each.pk, {}),
+                        instant,
+                        micros(each.created_at),
+                        attested.about(each),
+                        waived.about(each),
+                        modes.get(each.pk, ""),
+                        unrefuted.get(each.pk, {}),
+                    ),
+                    late.get(each.pk),
                 )
-            rows.append(Row(each, cells, late.get(each.pk)))
-        return Matrix(when, every, rows)
+                for each in deployments
+            ],
+        )
 
 
 def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
@@ -121,19 +127,22 @@ def _unrefuted(states: Any) -> dict[int, dict[str, bool]]:
 
 
 class _Claims:
-    """Claims in force by scope and item; the deployment's own goes before its team's."""
+    """Claims in force by scope and item."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
-        self._by: dict[tuple[str, int, str], Any] = {}
+        self._deployments: dict[int, dict[str, Any]] = defaultdict(dict)
+        self._teams: dict[int, dict[str, Any]] = defaultdict(dict)
         for row in rows:
-            scope = ("deployment", row.deployment_id) if row.deployment_id else ("team", row.team_id)
-            self._by[(*scope, row.item)] = row
+            if row.deployment_id:
+                self._deployments[row.deployment_id][row.item] = row
+            else:
+                self._teams[row.team_id][row.item] = row
 
-    def of(self, deployment: Deployment, key: str) -> Any:
-        if not self._by:
-            return None
-        mine = self._by.get(("deployment", deployment.pk, key))
-        return mine if mine is not None else self._by.get(("team", deployment.team_id, key))
+    def about(self, deployment: Subject) -> Mapping[str, Any]:
+        """By key of the item; the deployment's own goes before its team's."""
+        own = self._deployments.get(deployment.pk, {})
+        common = self._teams.get(deployment.team_id)
+        return {**common, **own} if common else own
 
 
 def _modes(ids: Sequence[int], moment: datetime | None) -> Mapping[int, str]:

@@ -6,8 +6,8 @@ attestation or a waiver is a view on that verdict, never a change of it, and nei
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
@@ -35,8 +35,6 @@ class Status(StrEnum):
             return None
         return self in (Status.PASS, Status.ATTESTED, Status.WAIVED)
 
-
-WORST_FIRST = (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE, Status.WAIVED, Status.ATTESTED, Status.PASS)
 
 PROOF_OF_LEAK = frozenset({"canary"})
 """A fail of these is another tenant's text in an answer, whatever it is graded."""
@@ -148,60 +146,28 @@ class Cell:
         return "; ".join(parts) or f"{', '.join(self.item.checks)} passed"
 
 
-@dataclass(slots=True)
-class Row:
-    """A deployment with its cells by key, in the order of the checklist. An item of another team's own
-    list has no cell here."""
-
-    deployment: Any
-    cells: Mapping[str, Cell]
-    overdue_since: datetime | None = None
-    status: Status = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.status = combine(cell.status for cell in self.cells.values())
-
-    @property
-    def since(self) -> datetime:
-        """Since when the deployment has stood as it does: all of the best, the first of anything worse."""
-        moments = [cell.began for cell in self.cells.values() if cell.status is self.status]
-        if not moments:
-            return self.deployment.created_at  # type: ignore[no-any-return]
-        return when(max(moments) if self.status.complies else min(moments))
-
-
-@dataclass(slots=True)
-class Matrix:
-    """Deployments x items at one moment, in the order of the queryset that was asked."""
-
-    moment: datetime
-    items: Sequence[Item]
-    rows: Sequence[Row]
-
-    def counts(self) -> dict[tuple[int, str, Status], int]:
-        """(team id, item key, status) -> cells: what a day's snapshot keeps."""
-        found: dict[tuple[int, str, Status], int] = {}
-        for row in self.rows:
-            team = row.deployment.team_id
-            for key, cell in row.cells.items():
-                place = (team, key, cell.status)
-                found[place] = found.get(place, 0) + 1
-        return found
-
-
-def combine(statuses: Iterable[Status]) -> Status:
-    """The roll-up: any fail, else any error, else any inconclusive, else by waiver, by attestation, pass.
-    What is not applicable does not count; nothing at all is inconclusive, for nothing was learnt."""
-    seen = set(statuses)
-    for status in WORST_FIRST:
-        if status in seen:
-            return status
-    return Status.NOT_APPLICABLE if seen else Status.INCONCLUSIVE
-
-
 _RANK = {Verdict.PASS.value: 0, Verdict.INCONCLUSIVE.value: 1, Verdict.ERROR.value: 2, Verdict.FAIL.value: 3}
 _VERDICTS = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.FAIL)
 _STATUSES = (Status.PASS, Status.INCONCLUSIVE, Status.ERROR, Status.FAIL)
+
+
+def rank_of(says: Sequence[Says], moment: int) -> int:
+    """How bad the states of one check are: 0 pass, 1 not known (expired), 2 error, 3 fail."""
+    worst = 0
+    for each in says:
+        # What nobody can read as a verdict is an error, as everywhere.
+        rank = 1 if each.expires_at <= moment else _RANK.get(each.verdict, 2)
+        if rank > worst:
+            worst = rank
+    return worst
+
+
+def by_ranks(item: Item, ranks: Mapping[str, int], mode: str) -> Status:
+    """What `stand` comes to where nobody claims anything of the item. ``ranks`` are of the checks that have
+    states: one that never ran is not known."""
+    if item.applies_to and mode and mode != item.applies_to:
+        return Status.NOT_APPLICABLE
+    return _STATUSES[max([ranks.get(check, 1) for check in item.checks], default=1)]
 
 
 def stand(

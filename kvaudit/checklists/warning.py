@@ -3,6 +3,7 @@ nothing. Re-opening needs no job: what has expired does not count when a page is
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,9 +14,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from kvaudit.checklists import options
+from kvaudit.checklists.matrix import Matrix, Row
 from kvaudit.checklists.models import Attestation, Waiver
 from kvaudit.checklists.scope import Scope
-from kvaudit.checklists.standing import Matrix, Status
+from kvaudit.checklists.standing import Status
 from kvaudit.notify.models import Event
 from kvaudit.notify.services import enqueue
 
@@ -75,9 +77,16 @@ class Idle:
 def idle_waivers(waivers: Sequence[Waiver], matrix: Matrix) -> list[Idle]:
     """Those of ``waivers`` that change no cell of ``matrix``. Both must be of the same moment, and the
     matrix must hold every deployment that the waivers are for."""
+    of_deployment = {row.deployment.pk: [row] for row in matrix.rows}
+    of_team: dict[int, list[Row]] = defaultdict(list)
+    for row in matrix.rows:
+        of_team[row.deployment.team_id].append(row)
     found = []
     for waiver in waivers:
-        concerned = [row for row in matrix.rows if _concerns(waiver, row.deployment)]
+        if waiver.deployment_id is not None:
+            concerned = of_deployment.get(waiver.deployment_id, [])
+        else:
+            concerned = of_team.get(waiver.team_id or 0, [])
         cells = [row.cells[waiver.item] for row in concerned if waiver.item in row.cells]
         if not concerned:
             found.append(Idle(waiver, "there is no such deployment any more"))
@@ -92,9 +101,3 @@ def idle_waivers(waivers: Sequence[Waiver], matrix: Matrix) -> list[Idle]:
         else:
             found.append(Idle(waiver, "the item complies without it"))
     return found
-
-
-def _concerns(waiver: Waiver, deployment: Any) -> bool:
-    if waiver.deployment_id is not None:
-        return bool(waiver.deployment_id == deployment.pk)
-    return bool(waiver.team_id == deployment.team_id)

@@ -17,8 +17,9 @@ from hypothesis.extra.django import TestCase
 
 from kvaudit.audits import states
 from kvaudit.audits.models import CheckState, Result
+from kvaudit.checklists.matrix import Matrix
 from kvaudit.checklists.models import Assessed, Attestation, OwnItem, Waiver
-from kvaudit.checklists.standing import Matrix, Status
+from kvaudit.checklists.standing import Status
 from kvaudit.fleet.models import Deployment, FingerprintChange
 from kvaudit.verdict import Verdict
 from tests.checklists.claims import EVERYTHING, a_waiver, an_attestation
@@ -326,6 +327,8 @@ class Story(TestCase):
 
     def plain(self, matrix: Matrix) -> Any:
         """Without the end of a pass by checks: later confirmations move that, and are meant to."""
+        for row in matrix.rows:  # what is counted at once is what each cell comes to
+            assert row.statuses == {key: cell.status for key, cell in row.cells.items()}
         return [
             (
                 row.deployment.pk,

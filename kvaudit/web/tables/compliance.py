@@ -14,8 +14,9 @@ from django.utils import timezone
 from kvaudit.accounts.models import User
 from kvaudit.checklists import options
 from kvaudit.checklists.items import Item
+from kvaudit.checklists.matrix import WORST_FIRST, Matrix, Row
 from kvaudit.checklists.models import Assessed, Attestation, Waiver
-from kvaudit.checklists.standing import WORST_FIRST, Matrix, Row, Status
+from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign
 from kvaudit.web.tables.fleet import Slice
 
@@ -87,9 +88,7 @@ class TeamLine:
 
 def matrix_of(user: User, moment: datetime | None) -> Matrix:
     """Everything that the user sees, at a moment."""
-    # Only the columns that cells and rows show: the rest is JSON, dear to parse for a fleet, twice for a week.
-    shown = Assessed.objects.only("slug", "team_id", "owner", "contact", "created_at")
-    return shown.visible_to(user).existing(moment).standings(moment=moment)
+    return Assessed.objects.visible_to(user).existing(moment).standings(moment=moment)
 
 
 def columns_of(matrix: Matrix, rows: Sequence[Row]) -> list[Item]:
@@ -118,7 +117,7 @@ def _searched(row: Row) -> str:
 
 
 def _status(row: Row, item: str) -> Status:
-    return row.cells[item].status if item else row.status
+    return row.statuses[item] if item else row.status
 
 
 def position(row: Row, sort: str) -> str:
@@ -153,7 +152,7 @@ def roll_up(rows: Sequence[Row], name: str = "") -> TeamLine:
     complying: Counter[str] = Counter()
     applicable: Counter[str] = Counter()
     # Few different pairs stand for thousands of cells.
-    pairs = Counter((key, cell.status) for row in rows for key, cell in row.cells.items())
+    pairs = Counter((key, status) for row in rows for key, status in row.statuses.items())
     for (key, status), count in pairs.items():
         if status is not Status.NOT_APPLICABLE:
             applicable[key] += count

@@ -13,8 +13,9 @@ from django.utils import timezone
 
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import Overdue, StateChange
+from kvaudit.checklists.matrix import Matrix, Row
 from kvaudit.checklists.models import Attestation, Decision, Waiver
-from kvaudit.checklists.standing import Matrix, Row, Status
+from kvaudit.checklists.standing import Status
 from kvaudit.web.tables import compliance
 from kvaudit.web.tables.compliance import Ending, TeamLine
 from kvaudit.web.tables.lapsing import Lapsing, lapsing
@@ -165,13 +166,14 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
     better: list[ItemChange] = []
     for row in now.rows:
         old = before.get(row.deployment.pk)
-        for key, cell in row.cells.items():
-            was = old.cells[key].status if old is not None and key in old.cells else None
-            if was is cell.status or Status.NOT_APPLICABLE in (was, cell.status):
+        for key, status in row.statuses.items():
+            was = old.statuses.get(key) if old is not None else None
+            if was is status or Status.NOT_APPLICABLE in (was, status):
                 continue
             # A deployment that is new has nothing behind it: only evidence against it is news.
-            if was is None and cell.status is not Status.FAIL:
+            if was is None and status is not Status.FAIL:
                 continue
+            cell = row.cells[key]
             change = ItemChange(
                 deployment=row.deployment.slug,
                 team=row.deployment.team.slug,

@@ -10,7 +10,8 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from kvaudit.checklists.items import Item
-from kvaudit.checklists.standing import Row, Status
+from kvaudit.checklists.matrix import Row
+from kvaudit.checklists.standing import Status
 from kvaudit.web import standing_marks
 
 register = template.Library()
