@@ -102,7 +102,16 @@ class Row:
 
     @property
     def failing(self) -> list[str]:
-        return [name for name, now in self.status.checks.items() if now.verdict is Verdict.FAIL]
+        return list(dict.fromkeys(now.check for now in self.status.failing))
+
+    @property
+    def undecided(self) -> list[str]:
+        """Checks that ran, whose word still holds, and that could not say."""
+        return [
+            name
+            for name, now in self.status.checks.items()
+            if now.counts and not (now.missing or now.expired or now.verdict in (Verdict.PASS, Verdict.FAIL))
+        ]
 
     @property
     def version_verdict(self) -> Verdict | None:
@@ -132,7 +141,7 @@ class Slice:
 class Headline:
     verdict: Verdict
     sentence: str
-    detail: str
+    rest: Sequence[tuple[Verdict, str]]  # what the others are, to be looked at one by one
     at_risk: Sequence[Row]
     total: int
 
@@ -157,11 +166,11 @@ def headline(rows: Sequence[Row]) -> Headline:
     fails = sorted(by[Verdict.FAIL], key=lambda row: row.slug)
     errors, unknowns, passes = (len(by[v]) for v in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS))
     rest = [
-        text
-        for count, text in (
-            (unknowns, f"{unknowns:,} unknown"),
-            (errors, f"{errors:,} could not be audited"),
-            (passes, f"{passes:,} passed every planned check"),
+        (which, text)
+        for which, count, text in (
+            (Verdict.INCONCLUSIVE, unknowns, f"{unknowns:,} unknown"),
+            (Verdict.ERROR, errors, f"{errors:,} could not be audited"),
+            (Verdict.PASS, passes, f"{passes:,} passed every planned check"),
         )
         if count
     ]
@@ -177,7 +186,7 @@ def headline(rows: Sequence[Row]) -> Headline:
     else:
         verdict = Verdict.PASS
         sentence = f"Nothing was found against any of {total:,} deployment{'' if total == 1 else 's'}"
-    return Headline(verdict, sentence, ", ".join(rest), fails, total)
+    return Headline(verdict, sentence, rest, fails, total)
 
 
 def _is(count: int) -> str:

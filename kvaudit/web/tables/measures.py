@@ -115,6 +115,8 @@ def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
 
 
 def _cell(value: Any) -> str | list[str]:
+    if _is_list(value) and value and all(isinstance(item, Mapping) and len(item) == 2 for item in value):
+        return ", ".join(" ".join(map(text, item.values())) for item in value)  # depth and whether found
     if _is_list(value) and any(isinstance(item, (Mapping, list)) or " " in str(item) for item in value):
         return [_entry(item) for item in value[:MOST_ROWS]]
     return text(value)

@@ -66,3 +66,9 @@ def test_readings_keep_their_source():
 @given(st.dictionaries(st.text(max_size=12), JSON, max_size=5))
 def test_nothing_breaks_it(measures):
     assert len(readable(measures)) == len(measures)
+
+
+def test_pairs_within_a_cell_take_one_line():
+    rows = [{"name": "half", "by_depth": [{"depth": 0, "found": True}, {"depth": 0.5, "found": False}]}]
+    (measure,) = readable({"readings": rows})
+    assert measure.value.rows == [["half", "0 yes, 0.5 no"]]

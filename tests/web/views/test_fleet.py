@@ -61,6 +61,13 @@ def test_unknown_is_never_said_as_safe(people, pair, verdicts, expired, said):
     assert headline(people.viewer) == said
 
 
+def test_what_is_not_decided_is_named_and_one_click_away(people, pair):
+    scene.stands(pair, {**PASS, "drift": "inconclusive"})
+    page = people.viewer.get("/").content.decode()
+    assert "not decided: drift since" in page
+    assert '<a href="/?verdict=inconclusive">1 unknown</a>' in page
+
+
 def test_the_headline_counts_everything_though_the_table_is_filtered(people):
     scene.a_fleet(people.team, 7)
     page = people.viewer.get("/?verdict=pass").content.decode()
