@@ -5,7 +5,7 @@ A fixed number of queries for any number of deployments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -28,7 +28,8 @@ ALWAYS_REQUIRED = ("pool", "version", "rejection", "canary", "coherence", "accou
 
 ONLY_PLANNED = frozenset({"exposure"})
 """A fail of these counts where a plan runs them; of any other check it counts whoever asked (checks.md, Verdicts:
-any fail is a fail). Without that a leak that somebody found by hand would leave the deployment a pass."""
+any fail is a fail). Without that a leak that somebody found by hand would leave the deployment a pass; so would
+an inconclusive test after it."""
 
 
 def required_checks(planned: Iterable[str] = ()) -> tuple[str, ...]:
@@ -59,6 +60,7 @@ class CheckNow:
     result_id: int | None = None
     node_id: int | None = None
     required: bool = True
+    counts: bool = True  # in the roll-up: required, or `stands` without being so
 
     @property
     def missing(self) -> bool:
@@ -105,6 +107,7 @@ class DeploymentStatus:
     required: Sequence[str]
     states: Sequence[_State]
     overdue_since: datetime | None = None
+    unrefuted: Collection[str] = ()  # beyond `ALWAYS_REQUIRED`: failed, and have learnt nothing since
 
     @cached_property
     def checks(self) -> Mapping[str, CheckNow]:
@@ -114,7 +117,9 @@ class DeploymentStatus:
         shown: dict[str, CheckNow] = {}
         for check in checks.MODULES:
             if check in whole:
-                shown[check] = _now(whole[check], at, required=check in self.required)
+                required = check in self.required
+                counts = required or stands(check, whole[check].verdict, self.unrefuted)
+                shown[check] = _now(whole[check], at, required=required, counts=counts)
             elif check in self.required:
                 shown[check] = CheckNow(check, Verdict.INCONCLUSIVE)
         return shown
@@ -146,12 +151,24 @@ class DeploymentStatus:
 
     @property
     def expired(self) -> list[str]:
-        return [name for name, now in self.checks.items() if now.required and now.expired]
+        return [name for name, now in self.checks.items() if now.counts and now.expired]
+
+    @property
+    def unrefuted_checks(self) -> list[str]:
+        """Of the checks that count: those that failed, and whose later tests could not be done."""
+        return [name for name, now in self.checks.items() if now.counts and name in self.unrefuted]
+
+    @property
+    def failing(self) -> list[CheckNow]:
+        """What makes it *fail*: checks of the whole deployment, then of single nodes."""
+        every = (*self.checks.values(), *self.nodes)
+        return [now for now in every if now.counts and now.verdict is Verdict.FAIL]
 
     @property
     def since(self) -> datetime | None:
         """Since when the checks that decide the verdict have said so; None when one never ran."""
-        deciding = [now for now in (*self.checks.values(), *self.nodes) if now.verdict == self.verdict]
+        every = (*self.checks.values(), *self.nodes)
+        deciding = [now for now in every if now.counts and now.verdict == self.verdict]
         moments = [now.since for now in deciding]
         if not moments or any(moment is None for moment in moments):
             return None
@@ -162,7 +179,8 @@ class DeploymentStatus:
 def statuses(
     deployments: Iterable[Deployment], *, moment: datetime | None = None
 ) -> dict[int, DeploymentStatus]:
-    """Deployment id -> status, now or at a past moment. Four queries, however many deployments.
+    """Deployment id -> status, now or at a past moment. Four queries, five where a check that is not always
+    required came to nothing, however many deployments.
 
     For a past moment the plans that held then decide what was required.
     """
@@ -172,14 +190,23 @@ def statuses(
     by_deployment: dict[int, list[_State]] = {each.pk: [] for each in wanted}
     # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.
     states = CheckState.objects.as_of(moment).filter(among("deployment_id", by_deployment))
+    doubtful: set[int] = set()
     for state in map(_State._make, states.values_list(*_FIELDS)):
         by_deployment[state.deployment_id].append(state)
+        if state.verdict not in _CONCLUDED and state.check not in ALWAYS_REQUIRED:
+            doubtful.add(state.deployment_id)
+    unrefuted = _unrefuted(doubtful, moment)
     late = _overdue(by_deployment, when)
     # Few plans make few different sets of what is required.
     required = {names: required_checks(names) for names in {frozenset(each) for each in planned.values()}}
     return {
         each.pk: _status(
-            each, when, by_deployment[each.pk], required[frozenset(planned[each.pk])], late.get(each.pk)
+            each,
+            when,
+            by_deployment[each.pk],
+            required[frozenset(planned[each.pk])],
+            late.get(each.pk),
+            unrefuted.get(each.pk, ()),
         )
         for each in wanted
     }
@@ -220,6 +247,26 @@ def _overdue(deployments: Iterable[int], when: datetime) -> dict[int, datetime]:
     return first
 
 
+def _unrefuted(deployments: Collection[int], moment: datetime | None) -> dict[int, set[str]]:
+    """Deployment -> checks that failed and have learnt nothing since. Of those that are always required it makes
+    no difference: they count anyway."""
+    found: dict[int, set[str]] = {}
+    if not deployments:
+        return found
+    rows = CheckState.objects.unrefuted(moment).filter(among("deployment_id", deployments))
+    rows = rows.exclude(check_id__in=ALWAYS_REQUIRED).order_by()
+    for deployment_id, check in rows.values_list("deployment_id", "check_id"):
+        found.setdefault(deployment_id, set()).add(check)
+    return found
+
+
+def stands(check: str, said: str, unrefuted: Collection[str]) -> bool:
+    """Whether a check that nobody requires counts all the same: it fails, or it failed and nothing since has taken
+    that back."""
+    return check not in ONLY_PLANNED and (said == Verdict.FAIL or check in unrefuted)
+
+
+_CONCLUDED = frozenset({Verdict.PASS.value, Verdict.FAIL.value})
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
@@ -229,6 +276,7 @@ def _status(
     states: Sequence[_State],
     required: Sequence[str],
     overdue_since: datetime | None,
+    unrefuted: Collection[str],
 ) -> DeploymentStatus:
     """In one pass over the rows, since a page rolls up thousands: what `checks` and `nodes` say one by one."""
     at = micros(when)
@@ -243,7 +291,7 @@ def _status(
         said = _VERDICTS.get(state.verdict, Verdict.ERROR)
         if whole:
             missing.discard(check)
-            if check not in required and (said is not Verdict.FAIL or check in ONLY_PLANNED):
+            if check not in required and not stands(check, state.verdict, unrefuted):
                 continue
         seen.add(Verdict.INCONCLUSIVE if state.expires_at <= at else said)
         warn = warn or state.warn
@@ -255,10 +303,11 @@ def _status(
         required=required,
         states=states,
         overdue_since=overdue_since,
+        unrefuted=unrefuted,
     )
 
 
-def _now(state: _State, at: int, *, required: bool) -> CheckNow:
+def _now(state: _State, at: int, *, required: bool, counts: bool = True) -> CheckNow:
     expired = state.expires_at <= at
     said = Verdict.parse(state.verdict)
     return CheckNow(
@@ -276,4 +325,5 @@ def _now(state: _State, at: int, *, required: bool) -> CheckNow:
         result_id=state.result_id,
         node_id=state.node_id,
         required=required,
+        counts=counts,
     )

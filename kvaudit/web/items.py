@@ -6,7 +6,7 @@ An item holds when every one of its checks holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -41,15 +41,18 @@ def item_standings(
 ) -> list[ItemStanding]:
     """The five items, from the status that page, API and export share. ``last_passes``: check ->
     when it was last confirmed as a pass."""
-    return [_standing(item, status.checks, last_passes or {}) for item in ITEMS]
+    return [_standing(item, status.checks, status.nodes, last_passes or {}) for item in ITEMS]
 
 
-def _standing(item: Item, now: Mapping[str, CheckNow], last_passes: Mapping[str, datetime]) -> ItemStanding:
+def _standing(
+    item: Item, now: Mapping[str, CheckNow], nodes: Sequence[CheckNow], last_passes: Mapping[str, datetime]
+) -> ItemStanding:
     known = [now[name] for name in item.checks if name in now and not now[name].missing]
     untested = [name for name in item.checks if name not in now or now[name].missing]
+    known += [each for each in nodes if each.check in item.checks]
     verdict = roll_up((each.verdict for each in known), missing=bool(untested))
-    failing = [each.check for each in known if each.verdict is Verdict.FAIL]
-    expired = [each.check for each in known if each.expired]
+    failing = dict.fromkeys(each.check for each in known if each.verdict is Verdict.FAIL)
+    expired = dict.fromkeys(each.check for each in known if each.expired)
     reasons = [
         f"{words} {', '.join(names)}"
         for words, names in (("failing:", failing), ("expired:", expired), ("not tested:", untested))

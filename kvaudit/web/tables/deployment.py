@@ -100,11 +100,11 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
 def sentence(status: DeploymentStatus) -> str:
     """Whether tenants of this deployment are at risk, and the first reason."""
     if status.verdict is Verdict.FAIL:
-        failing = [now for now in (*status.checks.values(), *status.nodes) if now.verdict is Verdict.FAIL]
+        failing = status.failing
         names = ", ".join(dict.fromkeys(now.check for now in failing))
         return f"At risk: {names} {'fails' if len(failing) == 1 else 'fail'}. {failing[0].summary}"
     if status.verdict is Verdict.ERROR:
-        erring = [now for now in status.checks.values() if now.verdict is Verdict.ERROR]
+        erring = [now for now in status.checks.values() if now.counts and now.verdict is Verdict.ERROR]
         names = ", ".join(now.check for now in erring)
         why = f" {erring[0].summary}" if erring else ""
         return f"Not known: {names} could not be carried out, so nothing was learnt.{why}"
@@ -117,10 +117,12 @@ def sentence(status: DeploymentStatus) -> str:
         undecided = [
             name
             for name, now in status.checks.items()
-            if now.required and now.said is Verdict.INCONCLUSIVE and not now.expired
+            if now.counts and now.said is Verdict.INCONCLUSIVE and not now.expired
         ]
         if undecided:
             parts.append(f"{', '.join(undecided)} could not decide")
+        if status.unrefuted_checks:
+            parts.append(f"{', '.join(status.unrefuted_checks)} failed before and has shown nothing else since")
         return f"Not known: {'; '.join(parts) or 'no check has concluded anything'}. Unknown is not a pass."
     return "Nothing was found against it: every required check passed and none has expired."
 
