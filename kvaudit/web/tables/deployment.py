@@ -122,7 +122,9 @@ def sentence(status: DeploymentStatus) -> str:
         if undecided:
             parts.append(f"{', '.join(undecided)} could not decide")
         if status.unrefuted_checks:
-            parts.append(f"{', '.join(status.unrefuted_checks)} failed before and has shown nothing else since")
+            parts.append(
+                f"{', '.join(status.unrefuted_checks)} failed before and has shown nothing else since"
+            )
         return f"Not known: {'; '.join(parts) or 'no check has concluded anything'}. Unknown is not a pass."
     return "Nothing was found against it: every required check passed and none has expired."
 
