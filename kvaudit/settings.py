@@ -51,6 +51,9 @@ for _name in ("LEASE_SECONDS", "HEARTBEAT_SECONDS", "RING_AGAIN_SECONDS", "SHORT
 if _env.text("AUDIT_DAILY_PROMPT_TOKENS"):
     AUDIT_DAILY_PROMPT_TOKENS = _env.number("AUDIT_DAILY_PROMPT_TOKENS", 0, 0, 1e15)
 
+# Days that stored bodies of runs that did not fail are kept; 0 keeps them for good.
+AUDIT_EVIDENCE_DAYS = _env.number("AUDIT_EVIDENCE_DAYS", 400, 0, 36_500)
+
 # Text that models generated is kept sealed with the public key; workers never have the private one.
 SEAL_PUBLIC_KEY = _env.seal_key("SEAL_PUBLIC_KEY")
 SEAL_PRIVATE_KEY = _env.seal_key("SEAL_PRIVATE_KEY")
@@ -269,5 +272,6 @@ CELERY_BEAT_SCHEDULE = {
     "consume incidents": _every("kvaudit.incidents.tasks.consume", _beat_seconds),
     "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),
     "verify ledger": _every("kvaudit.ledger.tasks.verify_when_due", 300),
+    "expire evidence": _every("kvaudit.audits.tasks.expire_evidence", 6 * 3600),
     "count days": _every("kvaudit.checklists.tasks.count_days", 3600),
 }

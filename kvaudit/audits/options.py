@@ -51,3 +51,8 @@ PASSIVE_BATCH = 50
 
 MOST_ATTEMPTS = 2
 """A lapsed lease is retried once."""
+
+
+def evidence_days() -> float:
+    """How long stored bodies of runs that did not fail are kept (`kvaudit.audits.retention`); 0: for good."""
+    return _number("EVIDENCE_DAYS", 400)
