@@ -36,25 +36,25 @@ class LengthField(forms.CharField):
 
 
 class SlugsField(forms.CharField):
-    """Slugs of deployments, by line, comma or space; cleans to the deployments that may be planned."""
+    """Slugs of deployments, by line, comma or space; cleans to the ``allowed`` deployments, those that one
+    ``may`` plan, or see."""
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, may: str = "plan", **kwargs: Any) -> None:
         super().__init__(widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}), **kwargs)
+        self.may = may
         self.allowed = Deployment.objects.none()
 
     def clean(self, value: Any) -> list[Deployment]:
         wanted = list(dict.fromkeys(re.split(r"[\s,]+", str(super().clean(value) or "").strip())))
         wanted = [slug for slug in wanted if slug]
         if len(wanted) > 2_000:
-            raise ValidationError(
-                "A plan names at most 2,000 deployments: select a team or an engine instead."
-            )
+            raise ValidationError("At most 2,000 deployments can be named: select a team instead.")
         found = {each.slug: each for each in self.allowed.filter(slug__in=wanted).select_related("team")}
         unknown = [slug for slug in wanted if slug not in found]
         if unknown:
             more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
             raise ValidationError(
-                f"There is no deployment that you may plan called {', '.join(unknown[:5])}{more}."
+                f"There is no deployment that you may {self.may} called {', '.join(unknown[:5])}{more}."
             )
         return [found[slug] for slug in wanted]
 

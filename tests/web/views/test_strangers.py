@@ -11,6 +11,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
+from kvaudit.accounts.models import ApiToken
 from kvaudit.checklists.models import Attestation, OwnItem
 from kvaudit.inquiries.models import LogImport, RequestLog
 from kvaudit.web.urls import urlpatterns
@@ -48,6 +49,13 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
         "attest-team": {"slug": people.team.slug, "key": "D"},
         "waive-team": {"slug": people.team.slug, "key": "1"},
         "log-import": {"pk": work.pk, "slug": pair.slug},
+        "settings-user": {"pk": people.operating_user.pk},
+        "settings-team": {"slug": people.team.slug},
+        "settings-token": {
+            "pk": ApiToken.objects.create(
+                owner=people.operating_user, name="ours", prefix="kva_1", digest="1", scopes=["read"]
+            ).pk
+        },
         "request-log": {"pk": log.pk, "slug": pair.slug},
     }
     found: dict[str, dict[str, Any]] = {}
