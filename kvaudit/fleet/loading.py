@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from django.db.models import Q
 
 from kvaudit.accounts.sealing import SealBroken, unseal
-from kvaudit.advisories.pins import parse_pin
 from kvaudit.checks.contract import Rules
 from kvaudit.fleet import session_plans
 from kvaudit.fleet.credentials import open_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, NodeSnapshot, Pause, Pin, Tenant
+from kvaudit.fleet.pinning import in_force
 from kvaudit.readings import Fingerprint
 from kvaudit.targets import Credentials, Target
 from kvaudit.targets import Node as TargetNode
@@ -71,13 +71,10 @@ def rules_of(deployment: Deployment) -> Rules:
 
 
 def _rules(deployment: Deployment, pins: Iterable[Pin]) -> Rules:
-    default = Rules()
-    by_engine = {parse_pin(text).engine: text for text in default.pins}
-    by_engine.update({pin.engine: str(pin) for pin in pins if pin.deployment_id is None})
-    by_engine.update({pin.engine: str(pin) for pin in pins if pin.deployment_id == deployment.pk})
+    held = in_force(list(pins), deployment.pk)
     return Rules(
         headroom=deployment.headroom,
-        pins=tuple(by_engine[engine] for engine in sorted(by_engine)),
+        pins=tuple(held[engine].text for engine in sorted(held)),
         context=deployment.context,
         edge_limit=deployment.edge_limit,
         conditions=dict(deployment.conditions),

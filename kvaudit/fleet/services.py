@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from kvaudit.accounts.access import require
@@ -79,7 +79,8 @@ def set_pin(
     *, engine: str, specifier: str, actor: Actor, deployment: Deployment | None = None, reason: str = ""
 ) -> Pin | None:
     """Pin an engine's versions for one deployment or, without one, for the fleet. An empty
-    ``specifier`` ends the pin. Raises ValueError with a sentence for a range that cannot be read."""
+    ``specifier`` ends the pin. Raises ValueError with a sentence for a range that cannot be read, and when
+    somebody else sets the same pin at the same moment."""
     from kvaudit.advisories.pins import parse_pin
 
     require(actor, "edit_fleet", deployment.team if deployment else None)
@@ -91,14 +92,20 @@ def set_pin(
     subject = _subject(deployment, "pin", f"{engine}{specifier}")
     pin = None
     if wanted:
-        pin = Pin.objects.create(
-            deployment=deployment,
-            engine=engine,
-            specifier=wanted.text,
-            set_by=actor_name(actor),
-            reason=reason[:500],
-            valid_from=at,
-        )
+        try:
+            with transaction.atomic():
+                pin = Pin.objects.create(
+                    deployment=deployment,
+                    engine=engine,
+                    specifier=wanted.text,
+                    set_by=actor_name(actor),
+                    reason=reason[:500],
+                    valid_from=at,
+                )
+        except IntegrityError:
+            raise ValueError(
+                f"Somebody else set the pin of {engine} at the same moment, so nothing was changed: look at it again."
+            ) from None
     record(actor=actor, kind="pin.set" if pin else "pin.ended", subject=subject)
     return pin
 

@@ -15,11 +15,12 @@ from kvaudit.accounts.models import ApiToken, Team, User
 from kvaudit.accounts.querysets import managed_users
 from kvaudit.audits.models import Plan
 from kvaudit.checklists.models import OwnItem
-from kvaudit.fleet.models import Deployment, Pause, Pin, Tenant
+from kvaudit.fleet.models import Deployment, Pause, Tenant
+from kvaudit.fleet.pinning import PinState
 from kvaudit.notify.models import Channel, Delivery, OutboxMessage
 from kvaudit.verdict import Verdict
 from kvaudit.web import moments
-from kvaudit.web.tables import ledger
+from kvaudit.web.tables import ledger, pins
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,14 @@ _KEYS = "With which active checks ask in tenants' names; write-only. Set on a de
 
 
 def _pins(user: User) -> Line:
-    count = Pin.objects.visible_to(user).current().count()
+    rows = pins.all_rows(user)
     return Line(
-        "Version pins", "The versions of an engine that policy allows.", f"{_n(count, 'pin')} set", _to("settings-pins")
-    )  # fmt: skip
+        "Version pins",
+        "The versions of an engine that policy allows, for the fleet and for single deployments.",
+        pins.said(rows),
+        reverse("settings-pins"),
+        attention=any(row.state is not PinState.MET for row in rows),
+    )
 
 
 def _plans(user: User) -> Line:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from kvaudit.fleet.services import pause_probes
 from kvaudit.notify.channels import create_channel
@@ -45,10 +46,13 @@ def test_what_needs_a_hand_is_marked(people, pair):
     assert "<bdi>1 plan</bdi>" in after
 
 
-@pytest.mark.parametrize("count", [1, 6])
-def test_the_index_takes_as_many_queries_for_any_fleet(people, count, django_assert_num_queries):
-    for number in range(count):
-        scene.a_pair(f"chat-{number}", team=people.team)
-    client = as_(an_admin())
-    with django_assert_num_queries(19):
-        client.get("/settings/")
+def test_the_index_takes_as_many_queries_for_any_fleet(people):
+    client, taken = as_(an_admin()), []
+    for round in range(3):
+        scene.a_plan(scene.a_pair(f"chat-{round}", team=people.team), name=f"plan-{round}")
+        create_channel(kind="email", name="x", address="a@example.org", actor="system:tests")
+        with CaptureQueriesContext(connection) as queries:
+            client.get("/settings/")
+        taken.append(len(queries))
+    assert taken == [taken[0]] * 3
+    assert taken[0] <= 25
