@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -54,7 +55,7 @@ class Row:
     last: int  # the token emitted last, not in the pool yet
 
 
-class Node:
+class Node(ABC):
     """One engine process: a pool, a cache, a model, and the limits that follow from them."""
 
     def __init__(
@@ -300,9 +301,9 @@ class Node:
             else "abort"
         ] += 1
 
+    @abstractmethod
     async def serve(self, request: Request) -> None:
         """Take a request from the door to its end."""
-        raise NotImplementedError
 
     def crash(self, request: Request, error: BaseException | None) -> None:
         """Answer a request whose service raised: the lab is at fault, not the client."""
