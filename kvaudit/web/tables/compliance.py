@@ -3,7 +3,6 @@ reader may see; a page, a print and an export are cuts of it."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from kvaudit.checklists.matrix import WORST_FIRST, Matrix, Row
 from kvaudit.checklists.models import Assessed, Attestation, Waiver
 from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign
-from kvaudit.web.tables.fleet import Slice
 
 PAGE_SIZE = 100
 SORTS = {"name": "Deployment", "risk": "Standing", "team": "Team"}
@@ -125,26 +123,6 @@ def position(row: Row, sort: str) -> str:
     if sort == "risk":
         return f"{_RANK[row.status]}~{row.deployment.slug}"
     return f"{row.deployment.team.slug if sort == 'team' else ''}~{row.deployment.slug}"
-
-
-def cut(rows: Sequence[Row], filters: Filters, size: int = PAGE_SIZE) -> Slice:
-    """The page after (or before) a position. A position whose row has gone still has a place."""
-    keys = [position(row, filters.sort) for row in rows]
-    if filters.before:
-        end = bisect_left(keys, filters.before)
-        start = max(0, end - size)
-    else:
-        start = bisect_right(keys, filters.after) if filters.after else 0
-        end = min(len(rows), start + size)
-    shown = rows[start:end]
-    return Slice(
-        rows=shown,
-        first=start + 1 if shown else 0,
-        last=end,
-        total=len(rows),
-        before=keys[start] if shown and start else "",
-        after=keys[end - 1] if shown and end < len(rows) else "",
-    )
 
 
 def roll_up(rows: Sequence[Row], name: str = "") -> TeamLine:

@@ -6,11 +6,9 @@ otherwise); what only the rows in sight need is loaded for those.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from django.db.models import F, Max, Min, Q
 
@@ -126,18 +124,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """One page of a sorted list: keyset positions, "" where there is nothing that way."""
-
-    rows: Sequence[Any]
-    first: int
-    last: int
-    total: int
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
 class Headline:
     verdict: Verdict
     sentence: str
@@ -227,26 +213,6 @@ def position(row: Row, sort: str) -> str:
     else:
         lead = str(_RISK[row.status.verdict])
     return f"{lead}~{row.slug}"
-
-
-def cut(rows: Sequence[Row], filters: Filters, size: int = PAGE_SIZE) -> Slice:
-    """The page after (or before) a position. A position whose row has gone still has a place."""
-    keys = [position(row, filters.sort) for row in rows]
-    if filters.before:
-        end = bisect_left(keys, filters.before)
-        start = max(0, end - size)
-    else:
-        start = bisect_right(keys, filters.after) if filters.after else 0
-        end = min(len(rows), start + size)
-    shown = rows[start:end]
-    return Slice(
-        rows=shown,
-        first=start + 1 if shown else 0,
-        last=end,
-        total=len(rows),
-        before=keys[start] if shown and start else "",
-        after=keys[end - 1] if shown and end < len(rows) else "",
-    )
 
 
 def filled(rows: Sequence[Row]) -> list[Row]:

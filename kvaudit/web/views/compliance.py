@@ -19,6 +19,7 @@ from kvaudit.web.page import SignedIn, page, zone_of
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import compliance as table
 from kvaudit.web.tables.saved_views import shelf_of
+from kvaudit.web.tables.slicing import cut
 
 PRINTED_AT_ONCE = 50
 
@@ -28,16 +29,16 @@ def compliance(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     matrix = table.matrix_of(request.user, filters.moment)
     found = table.matching(matrix.rows, filters)
-    cut = table.cut(found, filters)
+    shown = cut(found, table.position, filters, table.PAGE_SIZE)
     now = timezone.now()
     endings = table.ending(request.user, now) if filters.moment is None else []
     overdue = sorted(
         (row for row in matrix.rows if row.overdue_since), key=lambda row: str(row.overdue_since)
     )
     context = _context(matrix, found, filters) | {
-        "rows": cut.rows,
-        "columns": table.columns_of(matrix, cut.rows),
-        "page": cut,
+        "rows": shown.rows,
+        "columns": table.columns_of(matrix, shown.rows),
+        "page": shown,
         "endings": endings[: table.MOST_LISTED],
         "more_endings": max(0, len(endings) - table.MOST_LISTED),
         "overdue": overdue[: table.MOST_LISTED],

@@ -12,6 +12,7 @@ from kvaudit.web.items import ITEMS
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import fleet as table
 from kvaudit.web.tables.saved_views import shelf_of
+from kvaudit.web.tables.slicing import cut
 
 
 @page()
@@ -19,14 +20,14 @@ def fleet(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     rows = table.all_rows(request.user)
     found = table.matching(rows, filters)
-    cut = table.cut(found, filters)
+    shown = cut(found, table.position, filters, table.PAGE_SIZE)
     context = {
         "section": "fleet",
         "now": timezone.now(),
         "headline": table.headline(rows),
         "filters": filters,
-        "rows": table.filled(cut.rows),
-        "page": cut,
+        "rows": table.filled(shown.rows),
+        "page": shown,
         "items": ITEMS,
         "verdicts": [verdict.value for verdict in Verdict],
         "teams": sorted({row.team for row in rows}),
