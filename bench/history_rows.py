@@ -106,9 +106,13 @@ class Story:
         half, place = divmod(check, PER_RUN)
         return ((2 * age + half) * DEPLOYMENTS + deployment) * PER_RUN + place
 
+    def phase(self, deployment: int, check: int) -> int:
+        """Checks do not all change on the same day."""
+        return hash((check, deployment)) % (self.ages // INTERVALS)
+
     def verdict(self, deployment: int, check: int, age: int) -> str:
         """Of the interval in which the result lies."""
-        return verdict_of(deployment, check, age * INTERVALS // self.ages)
+        return verdict_of(deployment, check, (age + self.phase(deployment, check)) * INTERVALS // self.ages)
 
     def runs(self) -> Iterator[str]:
         checks = ("{" + ",".join(CHECKS[:PER_RUN]) + "}", "{" + ",".join(CHECKS[PER_RUN:]) + "}")
@@ -139,14 +143,17 @@ class Story:
             )
 
     def intervals(self) -> Iterator[tuple[int, int, int, str, int, int, int | None]]:
-        """(deployment, check, number, verdict, first position, last position, first position of the next)."""
-        for number in range(INTERVALS - 1, -1, -1):
-            ages = range(
-                -(-number * self.ages // INTERVALS), -(-(number + 1) * self.ages // INTERVALS)
-            )  # newest to oldest
+        """(deployment, check, number from the newest, verdict, first position, last position, first position of
+        the next interval)."""
+        for number in range(INTERVALS, -1, -1):
             for deployment, check in itertools.product(range(DEPLOYMENTS), range(len(CHECKS))):
-                first, last = (self.position(deployment, check, age) for age in (ages[-1], ages[0]))
-                following = self.position(deployment, check, ages[0] - 1) if number else None
+                phase = self.phase(deployment, check)
+                newest, older = (-(-n * self.ages // INTERVALS) - phase for n in (number, number + 1))
+                newest, oldest = max(newest, 0), min(older, self.ages) - 1
+                if newest > oldest:
+                    continue
+                first, last = (self.position(deployment, check, age) for age in (oldest, newest))
+                following = self.position(deployment, check, newest - 1) if newest else None
                 yield deployment, check, number, verdict_of(deployment, check, number), first, last, following
 
     def states(self) -> Iterator[str]:
@@ -162,7 +169,8 @@ class Story:
 
     def changes(self) -> Iterator[str]:
         for deployment, check, number, said, first, _, _ in self.intervals():
-            was = "" if number == INTERVALS - 1 else verdict_of(deployment, check, number + 1)
+            oldest = first == self.position(deployment, check, self.ages - 1)
+            was = "" if oldest else verdict_of(deployment, check, number + 1)
             key = NEWEST - number * ROUND - deployment * len(CHECKS) - check
             yield (
                 f"{key}\t{self.at(first)}\tverdict\t{CHECKS[check]}\t{'expired' if was == said else was}\t{said}\t"

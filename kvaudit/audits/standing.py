@@ -56,6 +56,8 @@ class CheckState(models.Model):
         ]
         indexes = [
             models.Index(fields=["deployment", "check_id", "since"], name="audits_state_history"),
+            # What held at a past moment was closed after it: of a recent one, few rows.
+            models.Index(fields=["closed_at"], name="audits_state_closed"),
             models.Index(
                 fields=["expires_at"],
                 name="audits_state_to_note",

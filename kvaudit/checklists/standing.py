@@ -119,6 +119,8 @@ class Cell:
         """A sentence without a full stop: why the cell shows what it shows."""
         if self.status is Status.NOT_APPLICABLE:
             return f"only for {self.item.applies_to} deployments"
+        if self.verdict is Verdict.PASS:
+            return f"{', '.join(self.item.checks)} passed"
         parts = []
         if self.status is Status.WAIVED:
             parts.append("waived")
@@ -143,7 +145,7 @@ class Cell:
             parts.append(f"never ran: {', '.join(self.missing)}")
         if not self.item.checks and self.status is Status.INCONCLUSIVE:
             parts.append("not attested")
-        return "; ".join(parts) or f"{', '.join(self.item.checks)} passed"
+        return "; ".join(parts)
 
 
 _RANK = {Verdict.PASS.value: 0, Verdict.INCONCLUSIVE.value: 1, Verdict.ERROR.value: 2, Verdict.FAIL.value: 3}

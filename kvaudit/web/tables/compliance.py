@@ -18,7 +18,7 @@ from kvaudit.checklists.models import Assessed, Attestation, Waiver
 from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign
 
-PAGE_SIZE = 100
+PAGE_SIZE = 50
 SORTS = {"name": "Deployment", "risk": "Standing", "team": "Team"}
 MOST_LISTED = 10
 _RANK = {status: number for number, status in enumerate((*WORST_FIRST, Status.NOT_APPLICABLE))}
@@ -190,17 +190,19 @@ def ending(user: User, now: datetime, days: int | None = None) -> list[Ending]:
     found = []
     for what, model, author in (("waiver", Waiver, "requester"), ("attestation", Attestation, "author")):
         rows = model.objects.visible_to(user).ending(now, before)
-        for row in rows.select_related("deployment", "team", author):
-            place = row.deployment.slug if row.deployment else f"all of {row.team.slug if row.team else ''}"
+        columns = ("pk", "item", "deployment__slug", "deployment__owner", "team__slug", "expires_at")
+        for pk, item, slug, owner, team, expires_at, name in rows.values_list(
+            *columns, f"{author}__username"
+        ):
             found.append(
                 Ending(
                     what=what,
-                    pk=row.pk,
-                    item=row.item,
-                    place=place,
-                    owner=row.deployment.owner if row.deployment else "",
-                    expires_at=row.expires_at,
-                    author=getattr(row, author).get_username(),
+                    pk=pk,
+                    item=item,
+                    place=slug or f"all of {team or ''}",
+                    owner=owner or "",
+                    expires_at=expires_at,
+                    author=name,
                 )
             )
     return sorted(found, key=lambda each: (each.expires_at, each.place, each.item))
