@@ -11,7 +11,7 @@ from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 
 from kvaudit.accounts.models import ApiToken, TokenScope
-from kvaudit.api import compliance, gate
+from kvaudit.api import compliance
 from kvaudit.api.bearer import Bearer, require_scope, visible_deployment
 from kvaudit.api.bodies import LARGEST_BODY, CappedParser
 from kvaudit.api.schemas import (
@@ -25,6 +25,7 @@ from kvaudit.api.schemas import (
 )
 from kvaudit.audits.status import DeploymentStatus, status_of, statuses
 from kvaudit.fleet.models import Deployment
+from kvaudit.incidents import traffic
 
 api = NinjaAPI(
     title="kvaudit",
@@ -53,7 +54,7 @@ class TokenRequest(HttpRequest):
     summary="May this deployment take traffic, as far as history knows?",
 )
 def ask_gate(request: TokenRequest, slug: str, question: GateQuestion) -> GateAnswer:
-    found = gate.answer(visible_deployment(request.auth, slug, TokenScope.GATE.value))
+    found = traffic.answer(visible_deployment(request.auth, slug, TokenScope.GATE.value))
     return GateAnswer(
         deployment=found.deployment,
         verdict=found.verdict.value,

@@ -6,10 +6,9 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from kvaudit.api import gate as api_gate
 from kvaudit.audits.models import Run
 from kvaudit.checklists.attesting import File
-from kvaudit.incidents import moving, opening, quarantining, restoring
+from kvaudit.incidents import moving, opening, quarantining, restoring, traffic
 from kvaudit.incidents.models import Quarantine, State
 from kvaudit.incidents.moving import IncidentProblem
 from kvaudit.ledger.models import Entry
@@ -211,7 +210,7 @@ def test_strangers_and_readers_do_nothing(incident):
 
 
 def test_the_gate_endpoint_refuses_a_quarantined_deployment_whatever_else(incident):
-    answer = api_gate.answer(incident.deployment)
+    answer = traffic.answer(incident.deployment)
     assert answer.verdict is Verdict.FAIL
     assert answer.reasons[0].verdict is Verdict.FAIL
     assert any(
@@ -219,4 +218,4 @@ def test_the_gate_endpoint_refuses_a_quarantined_deployment_whatever_else(incide
         for reason in answer.reasons
     )
     Quarantine.objects.update(valid_to=timezone.now())
-    assert not any(reason.check == "quarantine" for reason in api_gate.answer(incident.deployment).reasons)
+    assert not any(reason.check == "quarantine" for reason in traffic.answer(incident.deployment).reasons)

@@ -15,12 +15,12 @@ from hypothesis.extra.django import TestCase
 
 from kvaudit import checks
 from kvaudit.accounts.tokens import create_token
-from kvaudit.api import gate
 from kvaudit.audits import states
 from kvaudit.audits.models import CheckState, Result
 from kvaudit.audits.status import ALWAYS_REQUIRED, DeploymentStatus, status_of
 from kvaudit.checklists.models import Assessed
 from kvaudit.fleet.models import Deployment, FingerprintChange
+from kvaudit.incidents import traffic
 from kvaudit.verdict import Verdict, roll_up
 from kvaudit.web.items import item_standings
 from kvaudit.web.tables import deployment as page
@@ -198,13 +198,13 @@ def agree_now(deployment: Deployment) -> None:
         key: cell.verdict for key, cell in cells.items()
     }
 
-    answer = gate.answer(deployment)
-    if any(now.check not in gate.NOT_ASKED for now in status.failing):
+    answer = traffic.answer(deployment)
+    if any(now.check not in traffic.NOT_ASKED for now in status.failing):
         assert answer.verdict is F
     held_against = [
         now
         for now in (*status.checks.values(), *status.nodes)
-        if now.check not in gate.NOT_ASKED and (now.said is F or now.check in status.unrefuted)
+        if now.check not in traffic.NOT_ASKED and (now.said is F or now.check in status.unrefuted)
     ]
     if held_against:
         assert answer.verdict is not P

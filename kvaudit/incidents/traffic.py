@@ -1,4 +1,5 @@
-"""What only history knows about a deployment, as one verdict: composed from the apps below, stored nowhere.
+"""May a node of this deployment take traffic, as far as history knows? Composed from the apps below, stored
+nowhere; the API and the deployment's page give the same answer.
 
 The caller has read the running process; this adds what a single reading cannot show: that the gate
 was not run since the last capacity change, that a check of the last days found a leak, that a
