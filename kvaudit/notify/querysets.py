@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q
 from django.db.models.functions import Now
 
 from kvaudit.accounts.access import access_of
@@ -28,6 +29,13 @@ class ChannelQuerySet(models.QuerySet["Channel"]):
     def hearing(self, event: str, team: Team) -> Self:
         """Enabled channels that are told of this event of a deployment of this team."""
         return self.filter(Q(team=None) | Q(team=team), enabled=True, events__contains=[event])
+
+    def with_latest(self, count: int) -> Self:
+        """Team joined, and the keys of the ``count`` newest messages of each as ``latest`` (a list)."""
+        from kvaudit.notify.models import OutboxMessage
+
+        newest = OutboxMessage.objects.filter(channel=OuterRef("pk")).order_by("-created_at", "-pk")
+        return self.select_related("team").annotate(latest=ArraySubquery(newest.values("pk")[:count]))
 
 
 class OutboxQuerySet(models.QuerySet["OutboxMessage"]):

@@ -15,7 +15,7 @@ from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team
 from kvaudit.ledger.services import record
-from kvaudit.notify.models import Channel, Event, OutboxMessage
+from kvaudit.notify.models import Channel, Delivery, Event, OutboxMessage
 from kvaudit.transport import Redactor, redact_text
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,21 @@ def send_test(*, channel: Channel, actor: Actor) -> OutboxMessage:
     message = _put([channel], Event.TEST, subject, payload)[0]
     record(actor=actor, kind="channel.tested", subject=f"channel:{channel.pk}")
     return message
+
+
+@transaction.atomic
+def try_again(*, message: OutboxMessage, actor: Actor) -> bool:
+    """One more attempt, now, at a message that waits for its next one or was given up; False where it was
+    delivered. One that is being sent this very moment may arrive twice; its id tells."""
+    require(actor, "manage_channels", message.channel.team)
+    undelivered = OutboxMessage.objects.filter(pk=message.pk).exclude(state=Delivery.SENT.value)
+    if not undelivered.update(state=Delivery.PENDING.value, next_attempt_at=Now()):
+        return False
+    record(
+        actor=actor, kind="message.tried_again", subject=f"channel:{message.channel_id} message:{message.pk}"
+    )
+    transaction.on_commit(_ring)
+    return True
 
 
 def _put(channels: list[Channel], event: Event, subject: str, payload: dict[str, Any]) -> list[OutboxMessage]:

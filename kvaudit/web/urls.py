@@ -5,6 +5,7 @@ from django.urls import path
 from kvaudit.web.views import (
     attestations,
     audit_now,
+    channels,
     checklist,
     compare,
     compliance,
@@ -108,6 +109,18 @@ urlpatterns = [
     path("settings/tokens/", settings_tokens.tokens, name="settings-tokens"),
     path("settings/tokens/<int:pk>/revoke/", settings_tokens.revoke, name="settings-token-revoke"),
     path("settings/keys/", settings_keys.keys, name="settings-keys"),
+    path("settings/channels/", channels.channels, name="settings-channels"),
+    path("settings/channels/new/", channels.create, name="settings-channel-create"),
+    path("settings/channels/<int:pk>/", channels.channel, name="settings-channel"),
+    path("settings/channels/<int:pk>/test/", channels.test, name="settings-channel-test"),
+    path("settings/channels/<int:pk>/switch/", channels.switch, name="settings-channel-switch"),
+    path("settings/channels/<int:pk>/remove/", channels.remove, name="settings-channel-remove"),
+    path(
+        "settings/channels/<int:pk>/messages/<uuid:key>/", channels.message, name="settings-channel-message"
+    ),
+    path(
+        "settings/channels/<int:pk>/messages/<uuid:key>/again/", channels.again, name="settings-channel-again"
+    ),
     path("settings/pins/", pins.pins, name="settings-pins"),
     path("settings/pins/<slug:slug>/", pins.pin, name="settings-pin"),
     path("settings/ledger/", ledger.ledger, name="settings-ledger"),

@@ -117,3 +117,17 @@ def test_every_thread_rings_through_our_celery_application() -> None:
     thread.start()
     thread.join()
     assert seen == ["kvaudit"]
+
+
+def test_trying_again_is_for_what_was_not_delivered_and_for_who_manages_channels() -> None:
+    team = factories.a_team()
+    message = services.send_test(channel=a_channel(team=team), actor="system:tests")
+    OutboxMessage.objects.update(state="failed", attempts=12)
+    with pytest.raises(PermissionDenied):
+        services.try_again(message=message, actor=factories.a_user(team=team, role="approver"))
+    assert not OutboxMessage.objects.due().exists()
+    assert services.try_again(message=message, actor=factories.a_user(team=team, role="admin"))
+    assert OutboxMessage.objects.due().get().attempts == 12
+    OutboxMessage.objects.update(state="sent")
+    assert not services.try_again(message=message, actor="system:tests")
+    assert OutboxMessage.objects.get().state == "sent"

@@ -8,14 +8,18 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from kvaudit.accounts.models import ApiToken
+from kvaudit.accounts.models import ApiToken, Team
 from kvaudit.checklists.models import Attestation, OwnItem
 from kvaudit.inquiries.models import LogImport, RequestLog
+from kvaudit.notify.channels import create_channel
+from kvaudit.notify.services import send_test
 from kvaudit.web.urls import urlpatterns
 from tests.checklists.claims import a_waiver, an_attestation
+from tests.factories import a_user
 from tests.incidents.stage import an_incident
 from tests.web import scene
 
@@ -57,6 +61,7 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
             ).pk
         },
         "request-log": {"pk": log.pk, "slug": pair.slug},
+        "settings-channel": a_test_message(people.team),
     }
     found: dict[str, dict[str, Any]] = {}
     for pattern in urlpatterns:
@@ -70,15 +75,25 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
     return found
 
 
+def a_test_message(team: Team) -> dict[str, Any]:
+    """Of a channel of the team, which its administrators alone see."""
+    channel, _ = create_channel(
+        kind="email", name="ours", address="a@example.org", team=team, actor="system:tests"
+    )
+    return {"pk": channel.pk, "key": send_test(channel=channel, actor="system:tests").pk}
+
+
 def test_a_stranger_finds_nothing(people, pair):
     offenders, unseen = [], []
+    insider = Client()
+    insider.force_login(a_user(team=people.team, role="admin"))
     for name, given in rows_of(people, pair).items():
         address = reverse(name, kwargs=given)
         for method in ("get", "post"):
             answer = getattr(people.stranger, method)(address, {"act": "close", "confirm": "yes"})
             if answer.status_code not in (404, 405) and not redirects_home(name, answer):
                 offenders.append((method, name, answer.status_code))
-        if people.operator.get(address).status_code == 404:
+        if insider.get(address).status_code == 404:
             unseen.append(name)
     assert not offenders
     assert not unseen, "its rows are not made above, so nothing was shown about strangers"
