@@ -38,12 +38,12 @@ class WhereField(forms.ChoiceField):
         super().__init__(label="Where", **kwargs)
         self.teams: dict[str, Team] = {}
 
-    def offer(self, giver: User, *, nothing: str = "") -> None:
+    def offer(self, giver: User, nothing: str) -> None:
+        """``nothing`` stands first, so that no team, and not every one, is chosen by oversight."""
         teams = Team.objects.where_can(giver, "manage_accounts")
         self.teams = {team.slug: team for team in teams}
-        first = [("", nothing)] if nothing else []
         every = [(EVERYWHERE, "every team")] if can(giver, "manage_accounts") else []
-        self.choices = [*first, *every, *((slug, slug) for slug in self.teams)]
+        self.choices = [("", nothing), *every, *((slug, slug) for slug in self.teams)]
 
     def clean(self, value: Any) -> tuple[Team | None, bool]:
         chosen = super().clean(value)
@@ -66,7 +66,7 @@ class GrantForm(forms.Form):
 
     def __init__(self, *args: Any, giver: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _where(self).offer(giver)
+        _where(self).offer(giver, "choose")
 
 
 class MemberForm(GrantForm):
@@ -97,7 +97,7 @@ class UserForm(forms.Form):
 
     def __init__(self, *args: Any, giver: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        _where(self).offer(giver, nothing="no role yet")
+        _where(self).offer(giver, "no role yet")
 
 
 class TeamForm(forms.Form):
@@ -130,7 +130,7 @@ class RenameForm(forms.Form):
 class TokenForm(forms.Form):
     """A token of one's own."""
 
-    LIVES = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("", "until it is revoked"))
+    LIVES = (("30", "30 days"), ("90", "90 days"), ("365", "a year"), ("never", "until it is revoked"))
 
     name = forms.CharField(max_length=100, help_text="Where it is used, for instance the pipeline's name.")
     scopes = forms.MultipleChoiceField(
@@ -154,7 +154,7 @@ class TokenForm(forms.Form):
         label="Only for deployments",
         help_text="Names, one a line. Empty: all of them.",
     )
-    lives = forms.ChoiceField(required=False, choices=LIVES, initial="90", label="Valid for")
+    lives = forms.ChoiceField(choices=LIVES, initial="90", label="Valid for")
 
     def __init__(self, *args: Any, owner: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -176,7 +176,7 @@ class TokenForm(forms.Form):
     def expires_at(self) -> datetime | None:
         """Once the form is valid."""
         days = self.cleaned_data["lives"]
-        return timezone.now() + timedelta(days=int(days)) if days else None
+        return None if days == "never" else timezone.now() + timedelta(days=int(days))
 
 
 def _where(form: forms.Form) -> WhereField:

@@ -116,7 +116,7 @@ class TeamRow:
 
 def team_rows(reader: User) -> list[TeamRow]:
     """Every team that the reader sees, by slug; two queries."""
-    return [row_of(team) for team in with_counts(Team.objects.visible_to(reader))]
+    return [row_of(team) for team in with_counts(Team.objects.visible_to(reader)).order_by("slug")]
 
 
 def with_counts(teams: QuerySet[Team]) -> QuerySet[Team]:

@@ -104,3 +104,10 @@ def test_the_list_takes_as_many_queries_for_any_number(db, count, django_assert_
     client = as_(an_admin())
     with django_assert_num_queries(6):
         client.get(TEAMS)
+
+
+def test_teams_stand_by_slug(db):
+    for slug in ("beta", "alpha", "gamma"):
+        a_deployment(team=a_team(slug))
+    page = as_(an_admin()).get(TEAMS).content.decode()
+    assert page.index("<bdi>alpha") < page.index("<bdi>beta") < page.index("<bdi>gamma")

@@ -68,7 +68,7 @@ def test_only_what_the_token_may_is_shown(people, pair):
 
 def test_a_token_is_narrowed_to_what_its_owner_sees(people, pair):
     other = a_deployment("theirs", team=a_team("others"))
-    made(people.operator, team=people.team.slug, deployments="chat-large", lives="")
+    made(people.operator, team=people.team.slug, deployments="chat-large", lives="never")
     token = ApiToken.objects.get()
     assert (token.team, token.deployments, token.expires_at) == (people.team, ["chat-large"], None)
     for form, sentence in (
