@@ -137,11 +137,11 @@ def quarantine(past: Past) -> Iterable[Reason]:
 
 SOURCES: tuple[Source, ...] = (quarantine, drift, findings, unrefuted, edge_limit)
 
-_WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
+WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 def _rank(reason: Reason) -> tuple[int, str]:
-    return _WORST_FIRST.index(reason.verdict), reason.check
+    return WORST_FIRST.index(reason.verdict), reason.check
 
 
 def _reason(now: CheckNow) -> Reason:

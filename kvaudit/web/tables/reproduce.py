@@ -10,7 +10,7 @@ from kvaudit import checks
 from kvaudit.audits.models import Run
 from kvaudit.checks.contract import Rules
 from kvaudit.fleet.loading import rules_of
-from kvaudit.fleet.models import Node, Tenant
+from kvaudit.fleet.models import Deployment, Node, Tenant
 from kvaudit.lab.fleet import ENVIRONMENT as LAB_KEYS
 
 MOST_NODES = 50
@@ -38,7 +38,7 @@ def again(run: Run) -> Again:
     if not nodes or not known:
         return Again()
     words, variables = _nodes(nodes)
-    words += _rules(run)
+    words += _rules(run.deployment)
     if any(name in checks.ACTIVE for name in known):
         asked, keys = _entry(run)
         words, variables = words + asked, variables + keys
@@ -47,6 +47,24 @@ def again(run: Run) -> Again:
     return Again(
         line=shlex.join([*given, "kvaudit", *_verb(known), *words]),
         variables=[each for each in variables if each[0] not in fake],
+        keyed_nodes=any(node.has_headers for node in nodes) and "--api-key-env" not in words,
+    )
+
+
+TOKEN = "KVAUDIT_TOKEN"
+"""What the variable with the API token is called where a line asks this server as well."""
+
+
+def gate_line(deployment: Deployment, server: str) -> Again:
+    """The line for an init container or a pipeline: the nodes as they are listed now, and this server's memory."""
+    nodes = list(Node.objects.current().filter(deployment=deployment)[:MOST_NODES])
+    if not nodes:
+        return Again()
+    words, variables = _nodes(nodes)
+    words += [*_rules(deployment), "--server", server, "--deployment", deployment.slug, "--token-env", TOKEN]
+    return Again(
+        line=shlex.join(["kvaudit", "gate", *words]),
+        variables=[*variables, (TOKEN, "this server (an API token that may ask the gate)")],
         keyed_nodes=any(node.has_headers for node in nodes) and "--api-key-env" not in words,
     )
 
@@ -70,8 +88,7 @@ def _nodes(nodes: Sequence[Node]) -> tuple[list[str], list[tuple[str, str]]]:
     return [*words, "--api-key-env", named[0][1]], [(named[0][1], "the nodes")]
 
 
-def _rules(run: Run) -> list[str]:
-    deployment = run.deployment
+def _rules(deployment: Deployment) -> list[str]:
     words = []
     if deployment.engine not in ("", "auto"):
         words += ["--engine", deployment.engine]

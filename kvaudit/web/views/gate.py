@@ -1,0 +1,23 @@
+"""May a node take traffic? For platform engineers: the gate's answer and the line that asks it."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+
+from kvaudit.web.page import SignedIn, deployment_or_404, page
+from kvaudit.web.tables.gate import gate_page
+
+
+@page()
+def gate(request: SignedIn, slug: str) -> HttpResponse:
+    deployment = deployment_or_404(request.user, slug)
+    context = {
+        "section": "fleet",
+        "now": timezone.now(),
+        "deployment": deployment,
+        "shown": gate_page(deployment, settings.BASE_URL),
+    }
+    return render(request, "deployment/gate.html", context)
