@@ -40,6 +40,7 @@ def pages() -> dict[str, tuple[str, Address]]:
     """What it is called in the table -> (name in the URL conf, a function that gives another address each time)."""
     from django.urls import reverse
 
+    from kvaudit.accounts.models import User
     from kvaudit.audits.models import Plan, Result, Run
     from kvaudit.checklists.models import Attestation, OwnItem, Waiver
     from kvaudit.fleet.models import Deployment
@@ -125,6 +126,16 @@ def pages() -> dict[str, tuple[str, Address]]:
         "published incident", "library-incident", name=one([entry.document.id for entry in library.entries()])
     )
     add("settings", "settings")
+    add("settings, account", "settings-account")
+    add("settings, users", "settings-users")
+    add("settings, users, no match", "settings-users", "?q=nowhere")
+    add("settings, user", "settings-user", pk=one(list(User.objects.values_list("pk", flat=True))))
+    add("settings, new user", "settings-user-create")
+    add("settings, teams", "settings-teams")
+    add("settings, team", "settings-team", slug=one(teams))
+    add("settings, tokens", "settings-tokens", "?state=all")
+    add("settings, keys", "settings-keys")
+    add("settings, keys, missing", "settings-keys", "?missing=yes")
     add("deployment", "deployment", slug=slug)
     add("deployment, events", "deployment-events", slug=slug)
     add("deployment, keys", "keys", slug=slug)

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import connection
 
 from kvaudit.accounts import services
 from kvaudit.accounts.access import can
@@ -163,3 +166,27 @@ def test_a_team_gets_another_name_and_keeps_its_slug() -> None:
     with pytest.raises(services.AccountProblem, match="letters"):
         services.rename_team(team=team, name="\u202e", actor=factories.an_admin())
     assert Entry.objects.filter(kind="team.renamed").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_administrators_who_remove_each_other_do_not_both_succeed() -> None:
+    pair = [factories.an_admin("ada"), factories.an_admin("eve")]
+    refused: list[Exception] = []
+    together = threading.Barrier(2)
+
+    def remove(actor: User, other: User) -> None:
+        try:
+            together.wait(10)
+            services.revoke_role(user=User.objects.get(pk=other.pk), team=None, actor=actor)
+        except (services.AccountProblem, PermissionDenied) as problem:
+            refused.append(problem)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=remove, args=each) for each in (pair, pair[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(refused) == 1
+    assert [can(User.objects.get(pk=each.pk), "manage_accounts") for each in pair].count(True) == 1
