@@ -15,8 +15,8 @@ from kvaudit.accounts.models import ApiToken, TokenScope, User
 from kvaudit.fleet.models import Deployment
 from kvaudit.web import foreign
 from kvaudit.web.tables.keyset import Cut, cut, number
+from kvaudit.web.tables.reproduce import TOKEN, gate_line
 
-VARIABLE = "KVAUDIT_TOKEN"
 _REPORT = '{"schema": "kvaudit.report/1", "verdict": "pass"}'  # of one's own reading: history alone is asked
 
 
@@ -76,27 +76,28 @@ def ended(token: ApiToken, now: datetime) -> str:
 
 
 def lines(token: ApiToken, secret: str) -> Sequence[tuple[str, str]]:
-    """(what it does, a line for a shell) for each thing that the token may do. The secret stands in the first
-    alone, so that the others may go into a pipeline's file."""
-    seen = Deployment.objects.visible_to_token(token).active().order_by("slug")
-    slug = seen.values_list("slug", flat=True).first() or "SLUG"
-    found = [("Put it where the others read it", f"export {VARIABLE}={shlex.quote(secret)}")]
+    """(what it does, a line for a shell) for each thing that the token may do, shown for the first deployment
+    that it sees. The secret stands in the first line alone, so that the others may go into a pipeline's file."""
+    seen = Deployment.objects.visible_to_token(token).active().order_by("slug").first()
+    found = [("Put it where the others read it", f"export {TOKEN}={shlex.quote(secret)}")]
     if token.allows(TokenScope.READ.value):
         found.append(("Every deployment with its status", _curl("/api/v1/deployments")))
     if token.allows(TokenScope.GATE.value):
+        slug = seen.slug if seen else "SLUG"
         address = f"/api/v1/deployments/{slug}/gate"
-        found.append(
-            (
-                "What history knows of a deployment",
-                _curl(address, "-H", "Content-Type: application/json", "-d", _REPORT),
-            )
-        )
-        ask = ["kvaudit", "gate", "--node", "prefill=http://NODE:30000", "--server", settings.BASE_URL]
-        ask += ["--deployment", slug, "--token-env", VARIABLE]
-        found.append(("In a pipeline: nodes and history, exit code 0 to pass", shlex.join(ask)))
+        history = _curl(address, "-H", "Content-Type: application/json", "-d", _REPORT)
+        found.append((f"What history knows of {slug}", history))
+        gate = gate_line(seen, settings.BASE_URL).line if seen else ""
+        found.append(("In a pipeline: nodes and history, exit code 0 to pass", gate or _gate(slug)))
     return found
+
+
+def _gate(slug: str) -> str:
+    """Where no node is listed yet."""
+    words = ["kvaudit", "gate", "--node", "http://NODE:30000", "--server", settings.BASE_URL]
+    return shlex.join([*words, "--deployment", slug, "--token-env", TOKEN])
 
 
 def _curl(address: str, *more: str) -> str:
     words = shlex.join(["curl", "-fsS", *more, f"{settings.BASE_URL}{address}"])
-    return f'{words} -H "Authorization: Bearer ${VARIABLE}"'
+    return f'{words} -H "Authorization: Bearer ${TOKEN}"'

@@ -58,6 +58,7 @@ def test_a_token_is_shown_once_with_lines_that_work(people, pair, settings):
         assert answer.status_code == 200, line
     given = gate.parser().parse_args(shlex.split(lines[3])[2:])
     assert (given.deployment, given.token_env) == ("chat-large", "KVAUDIT_TOKEN")
+    assert len(given.node) == 2
 
 
 def test_only_what_the_token_may_is_shown(people, pair):
