@@ -131,7 +131,7 @@ def _line(row: Row) -> ComplianceLine:
 
 
 def _item(key: str, cell: Cell) -> dict[str, Any]:
-    attested = cell.attestation is not None and cell.status is Status.ATTESTED
+    attested = cell.attestation if cell.status is Status.ATTESTED else None
     return {
         "item": key,
         "title": cell.item.title,
@@ -143,6 +143,6 @@ def _item(key: str, cell: Cell) -> dict[str, Any]:
         "reason": cell.reason,
         "leak": cell.leak,
         "runs": sorted({each.run_id for each in cell.says}),
-        "attestation": cell.attestation.pk if attested else None,
+        "attestation": attested.pk if attested else None,
         "waiver": cell.waiver.pk if cell.waiver is not None else None,
     }

@@ -15,7 +15,7 @@ from django.utils import timezone
 from kvaudit.audits.narrow import Micros, among, micros
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
 from kvaudit.checklists.matrix import Cells, Items, Matrix, Rows, Subject
-from kvaudit.checklists.standing import Says, proves_leak
+from kvaudit.checklists.standing import Claim, Says, proves_leak
 from kvaudit.fleet.intervals import IntervalQuerySet
 from kvaudit.fleet.querysets import DeploymentQuerySet
 
@@ -55,8 +55,8 @@ class AssessedQuerySet(DeploymentQuerySet):
             team: {item.key: item for item in (*common, *own.get(team, ()))} for team in teams
         }
         said = _said(CheckState.objects.as_of(moment).filter(among("deployment_id", ids)))
-        attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams))
-        waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams))
+        attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams), "author")
+        waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams), "requester", "decided_by")
         unrefuted = _unrefuted(CheckState.objects.unrefuted(moment).filter(among("deployment_id", ids)))
         late: dict[int, datetime] = {}
         for pk, since in (
@@ -129,16 +129,19 @@ def _unrefuted(states: Any) -> dict[int, dict[str, bool]]:
 class _Claims:
     """Claims in force by scope and item."""
 
-    def __init__(self, rows: Iterable[Any]) -> None:
-        self._deployments: dict[int, dict[str, Any]] = defaultdict(dict)
-        self._teams: dict[int, dict[str, Any]] = defaultdict(dict)
-        for row in rows:
-            if row.deployment_id:
-                self._deployments[row.deployment_id][row.item] = row
-            else:
-                self._teams[row.team_id][row.item] = row
+    def __init__(self, rows: models.QuerySet[Any], *people: str) -> None:
+        self._deployments: dict[int, dict[str, Claim]] = defaultdict(dict)
+        self._teams: dict[int, dict[str, Claim]] = defaultdict(dict)
+        names = [f"{person}__username" for person in people]
+        scope = ("item", "deployment_id", "team_id")
+        for row in rows.values_list("pk", *scope, Micros("valid_from"), Micros("expires_at"), *names):
+            claim = Claim(*row)
+            if claim.deployment_id is not None:
+                self._deployments[claim.deployment_id][claim.item] = claim
+            elif claim.team_id is not None:
+                self._teams[claim.team_id][claim.item] = claim
 
-    def about(self, deployment: Subject) -> Mapping[str, Any]:
+    def about(self, deployment: Subject) -> Mapping[str, Claim]:
         """By key of the item; the deployment's own goes before its team's."""
         own = self._deployments.get(deployment.pk, {})
         common = self._teams.get(deployment.team_id)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-from kvaudit.audits.narrow import micros, when
+from kvaudit.audits.narrow import when
 from kvaudit.checklists.items import Item
 from kvaudit.verdict import Verdict
 
@@ -67,12 +67,18 @@ class Says(NamedTuple):
         return self.verdict == Verdict.FAIL and proves_leak(self.check, self.severity)
 
 
-class Claim(Protocol):
-    """An attestation or a waiver in force at the moment that is asked about."""
+class Claim(NamedTuple):
+    """An attestation or a waiver in force at the moment that is asked about, of a deployment or a team. Times are
+    microseconds, ``author`` and ``approver`` (of a waiver) names of users."""
 
-    pk: Any
-    valid_from: Any
-    expires_at: Any
+    pk: int
+    item: str
+    deployment_id: int | None
+    team_id: int | None
+    valid_from: int
+    expires_at: int
+    author: str
+    approver: str = ""
 
 
 @dataclass(slots=True)
@@ -91,8 +97,8 @@ class Cell:
     expired: Sequence[Says] = ()
     warn: bool = False
     leak: bool = False
-    attestation: Any = None
-    waiver: Any = None  # in force for this cell, whether it changes anything or not
+    attestation: Claim | None = None
+    waiver: Claim | None = None  # in force for this cell, whether it changes anything or not
 
     @property
     def since(self) -> datetime:
@@ -259,6 +265,6 @@ def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, crea
 
 
 def _claimed(cell: Cell, status: Status, claim: Claim) -> Cell:
-    cell.status, cell.ends = status, micros(claim.expires_at)
-    cell.began = max(micros(claim.valid_from), cell.began)
+    cell.status, cell.ends = status, claim.expires_at
+    cell.began = max(claim.valid_from, cell.began)
     return cell

@@ -92,7 +92,10 @@ def idle_waivers(waivers: Sequence[Waiver], matrix: Matrix) -> list[Idle]:
             found.append(Idle(waiver, "there is no such deployment any more"))
         elif not cells:
             found.append(Idle(waiver, f"the checklist has no item {waiver.item} any more"))
-        elif any(cell.status is Status.WAIVED and cell.waiver.pk == waiver.pk for cell in cells):
+        elif any(
+            cell.status is Status.WAIVED and cell.waiver is not None and cell.waiver.pk == waiver.pk
+            for cell in cells
+        ):
             continue
         elif any(cell.leak for cell in cells):
             found.append(Idle(waiver, "it cannot waive a verified leak"))

@@ -222,6 +222,7 @@ def export_rows(matrix: Matrix, rows: Sequence[Row]) -> Iterator[Sequence[object
         each = row.deployment
         for key, cell in row.cells.items():
             waived = cell.waiver if cell.status is Status.WAIVED else None
+            attested = cell.attestation if cell.status is Status.ATTESTED else None
             yield (
                 each.slug,
                 each.team.slug,
@@ -235,9 +236,9 @@ def export_rows(matrix: Matrix, rows: Sequence[Row]) -> Iterator[Sequence[object
                 utc(cell.until),
                 "yes" if cell.warn else "",
                 cell.reason,
-                cell.attestation.author.get_username() if cell.status is Status.ATTESTED else "",
-                waived.decided_by.get_username() if waived else "",
-                waived.requester.get_username() if waived else "",
+                attested.author if attested else "",
+                waived.approver if waived else "",
+                waived.author if waived else "",
                 row.status.value,
                 utc(row.overdue_since),
                 utc(matrix.moment),

@@ -240,27 +240,22 @@ def _events(user: User, week: Week) -> list[Event]:
 def _decisions(user: User, week: Week) -> list[Event]:
     """Attestations made, waivers decided: somebody's word that counts from now on, or does not."""
     found = []
+    scope = ("deployment__slug", "team__slug")
     made = Attestation.objects.visible_to(user).filter(valid_from__gte=week.start, valid_from__lt=week.end)
-    for each in made.select_related("author", "deployment", "team")[:MOST_EVENTS]:
-        place = _place(each)
-        found.append(
-            Event(each.valid_from, place, "attested", f"item {each.item} by {each.author.get_username()}")
-        )
+    for slug, team, at, item, author in made.values_list(*scope, "valid_from", "item", "author__username")[
+        :MOST_EVENTS
+    ]:
+        found.append(Event(at, slug or f"all of {team}", "attested", f"item {item} by {author}"))
     decided = Waiver.objects.visible_to(user).filter(decided_at__gte=week.start, decided_at__lt=week.end)
-    for waiver in decided.select_related("requester", "decided_by", "deployment", "team")[:MOST_EVENTS]:
-        who = waiver.decided_by.get_username() if waiver.decided_by else ""
+    for slug, team, at, item, decision, asked, by in decided.values_list(
+        *scope, "decided_at", "item", "decision", "requester__username", "decided_by__username"
+    )[:MOST_EVENTS]:
         word = {Decision.APPROVED: "waived", Decision.REFUSED: "waiver refused"}.get(
-            Decision(waiver.decision), "waiver withdrawn"
+            Decision(decision), "waiver withdrawn"
         )
-        said = f"item {waiver.item}, asked for by {waiver.requester.get_username()}, decided by {who}"
-        found.append(Event(waiver.decided_at or waiver.requested_at, _place(waiver), word, said))
+        said = f"item {item}, asked for by {asked}, decided by {by or ''}"
+        found.append(Event(at, slug or f"all of {team}", word, said))
     return sorted(found, key=lambda each: each.at, reverse=True)
-
-
-def _place(claim: Attestation | Waiver) -> str:
-    if claim.deployment is not None:
-        return claim.deployment.slug
-    return f"all of {claim.team.slug}" if claim.team else ""
 
 
 def _late(user: User) -> list[Late]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
+from django.db.models import Q
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -10,7 +11,8 @@ from django.utils import timezone
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.checklists import options, services
-from kvaudit.checklists.models import Waiver
+from kvaudit.checklists.matrix import Matrix
+from kvaudit.checklists.models import Assessed, Waiver
 from kvaudit.checklists.scope import Scope, items_of
 from kvaudit.checklists.warning import idle_waivers
 from kvaudit.web.claim_forms import NoteForm
@@ -19,24 +21,27 @@ from kvaudit.web.tables import compliance
 
 MOST_PAST = 50
 _JOINED = ("deployment__team", "team", "requester", "decided_by", "ended_by")
+_LISTED = ("deployment", "team", "requester", "decided_by")
+_SHOWN = (
+    "item", "reason", "requested_at", "expires_at", "decision", "decided_at", "valid_from", "valid_to",
+    "deployment__slug", "team__slug", "requester__username", "decided_by__username",
+)  # fmt: skip
 
 
 @page()
 def waivers(request: SignedIn) -> HttpResponse:
     now = timezone.now()
-    seen = Waiver.objects.visible_to(request.user).select_related(*_JOINED)
+    seen = Waiver.objects.visible_to(request.user).select_related(*_LISTED).only(*_SHOWN)
     held = list(seen.in_force(now).order_by("expires_at", "pk"))
-    matrix = compliance.matrix_of(request.user, None) if held else None
-    past = [
-        each for each in seen.order_by("-requested_at", "-pk")[: MOST_PAST + len(held)] if _over(each, now)
-    ]
+    pending = list(seen.pending(now).order_by("requested_at", "pk"))
+    past = seen.exclude(pk__in=[each.pk for each in (*held, *pending)]).order_by("-requested_at", "-pk")
     context = {
         "section": "compliance",
         "now": now,
-        "pending": list(seen.pending(now).order_by("requested_at", "pk")),
+        "pending": pending,
         "held": held,
-        "idle": idle_waivers(held, matrix) if matrix else [],
-        "past": past[:MOST_PAST],
+        "idle": idle_waivers(held, _concerned(request.user, held)) if held else [],
+        "past": [each for each in past[:MOST_PAST] if each.state(now) not in ("pending", "in force")],
         "endings": [each for each in compliance.ending(request.user, now) if each.what == "attestation"],
         "soon": now + options.warning(),
         "longest": options.longest_waiver().days,
@@ -44,8 +49,12 @@ def waivers(request: SignedIn) -> HttpResponse:
     return render(request, "checklists/waivers.html", context)
 
 
-def _over(waiver: Waiver, now: object) -> bool:
-    return waiver.state(now) not in ("pending", "in force")  # type: ignore[arg-type]
+def _concerned(user: User, held: list[Waiver]) -> Matrix:
+    """How every deployment stands that a waiver is for."""
+    seen = Assessed.objects.visible_to(user).existing()
+    return seen.filter(
+        Q(pk__in={each.deployment_id for each in held}) | Q(team__in={each.team_id for each in held})
+    ).standings()
 
 
 @page("GET", "POST")
