@@ -69,10 +69,10 @@ class Work:
         return self.run.tokens_spent + self.spent.prompt_tokens
 
     def cut_short(self, result: Result) -> bool:
-        """Whether this result only says that the run was stopped: it says nothing about the target."""
-        if self.stop == "cancelled" and result.verdict is Verdict.ERROR:
-            return True
-        return bool(self.why) and result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
+        """Whether this result only says that the run was stopped: it says nothing about the target.
+        A canary that was cancelled in its first round is *inconclusive*, and must not replace a pass."""
+        stopped = bool(self.why) or self.stop == "cancelled"
+        return stopped and result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
 
     def finished(self) -> Finished:
         return Finished(

@@ -46,6 +46,7 @@ class Actor:
     facts: Mapping[str, EngineFacts] = field(default_factory=dict)
     bodies: Sequence[Evidence] = ()
     before: Callable[[Any, Callable[[], bool]], Any] | None = None
+    when_cancelled: Verdict = Verdict.ERROR
     histories: list[Any] = field(default_factory=list)
     ran: list[str] = field(default_factory=list)
 
@@ -70,9 +71,8 @@ class Actor:
             yield NodeRead(NodeSeen(node.name, node.url, node.role, facts=seen, evidence=tuple(self.bodies)))
         for check in checks:
             if cancelled is not None and cancelled():
-                yield CheckFinished(
-                    result(check, Verdict.ERROR, "The run was cancelled before this was done.")
-                )
+                said = "The run was cancelled before this was done."
+                yield CheckFinished(result(check, self.when_cancelled, said))
                 continue
             yield CheckStarted(check)
             said = self.says.get(check, Verdict.PASS)

@@ -131,7 +131,9 @@ def test_a_key_that_cannot_be_opened_is_an_error(actor):
     assert actor.ran == []
 
 
-def test_cancelled_in_the_middle_keeps_what_was_known(actor, on_beat):
+@pytest.mark.parametrize("said", [Verdict.ERROR, Verdict.INCONCLUSIVE])
+def test_cancelled_in_the_middle_keeps_what_was_known(actor, on_beat, said):
+    actor.when_cancelled = said
     target = a_target()
     execute(a_run(target))
     before = CheckState.objects.get(check_id="pool").last_confirmed
@@ -139,8 +141,8 @@ def test_cancelled_in_the_middle_keeps_what_was_known(actor, on_beat):
     on_beat(lambda: Run.objects.filter(pk=run.pk).update(cancel_requested_at=timezone.now()))
     actor.before = lambda target, cancelled: until(cancelled)
     execute(run)
-    assert (run.state, run.verdict) == ("cancelled", "error")
-    assert set(run.progress["checks"].values()) == {"error"}
+    assert (run.state, run.verdict) == ("cancelled", said)
+    assert set(run.progress["checks"].values()) == {said}
     assert CheckState.objects.get(check_id="pool").last_confirmed == before
     assert Entry.objects.filter(subject=f"run:{run.pk}", kind="run.cancelled").count() == 1
 
