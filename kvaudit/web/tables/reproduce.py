@@ -42,13 +42,7 @@ def again(run: Run) -> Again:
     if any(name in checks.ACTIVE for name in known):
         asked, keys = _entry(run)
         words, variables = words + asked, variables + keys
-    fake = {name: LAB_KEYS[name] for name, _ in variables if name in LAB_KEYS}
-    given = [f"{name}={key}" for name, key in fake.items()]
-    return Again(
-        line=shlex.join([*given, "kvaudit", *_verb(known), *words]),
-        variables=[each for each in variables if each[0] not in fake],
-        keyed_nodes=any(node.has_headers for node in nodes) and "--api-key-env" not in words,
-    )
+    return _pasted(["kvaudit", *_verb(known), *words], variables, nodes)
 
 
 TOKEN = "KVAUDIT_TOKEN"
@@ -62,9 +56,16 @@ def gate_line(deployment: Deployment, server: str) -> Again:
         return Again()
     words, variables = _nodes(nodes)
     words += [*_rules(deployment), "--server", server, "--deployment", deployment.slug, "--token-env", TOKEN]
+    variables = [*variables, (TOKEN, "this server (an API token that may ask the gate)")]
+    return _pasted(["kvaudit", "gate", *words], variables, nodes)
+
+
+def _pasted(words: Sequence[str], variables: Sequence[tuple[str, str]], nodes: Sequence[Node]) -> Again:
+    """The lab's keys stand before the command, since no shell but the product's own holds them."""
+    fake = [name for name, _ in variables if name in LAB_KEYS]
     return Again(
-        line=shlex.join(["kvaudit", "gate", *words]),
-        variables=[*variables, (TOKEN, "this server (an API token that may ask the gate)")],
+        line=shlex.join([*(f"{name}={LAB_KEYS[name]}" for name in fake), *words]),
+        variables=[each for each in variables if each[0] not in fake],
         keyed_nodes=any(node.has_headers for node in nodes) and "--api-key-env" not in words,
     )
 

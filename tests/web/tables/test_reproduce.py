@@ -13,7 +13,7 @@ from kvaudit.fleet.importing import import_fleet
 from kvaudit.fleet.models import Deployment, Tenant
 from kvaudit.fleet.services import set_node_headers, set_pin
 from kvaudit.lab import fleet as lab
-from kvaudit.web.tables.reproduce import again
+from kvaudit.web.tables.reproduce import TOKEN, again, gate_line
 from tests.factories import a_deployment
 from tests.web import scene
 
@@ -85,6 +85,9 @@ def test_what_the_lab_fleet_shows_can_be_pasted_as_it_is(people):
         ]
         wanted = (("Authorization", "Bearer sk-lab-node"),) if slug == "lab-fixed" else ()
         assert {node.credentials.headers for node in target.nodes} == {wanted}
+    line = gate_line(Deployment.objects.get(slug="lab-fixed"), "http://kvaudit.example")
+    assert line.line.startswith("KVAUDIT_LAB_NODE=sk-lab-node kvaudit gate ")
+    assert [name for name, _ in line.variables] == [TOKEN]
 
 
 def test_one_nodes_key_is_not_sent_to_another(people, pair):
