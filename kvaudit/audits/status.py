@@ -38,8 +38,7 @@ def required_checks(planned: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(check for check in checks.MODULES if check in wanted)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckNow:
+class CheckNow(NamedTuple):
     """One check of one deployment at a moment.
 
     ``verdict`` is what counts: *inconclusive* when the check is missing or expired, whatever
@@ -107,6 +106,7 @@ class DeploymentStatus:
     required: Sequence[str]
     states: Sequence[_State]
     overdue_since: datetime | None = None
+    planned: Collection[str] = ()  # checks that some enabled plan runs
     unrefuted: Collection[str] = ()  # beyond `ALWAYS_REQUIRED`: failed, and have learnt nothing since
 
     @cached_property
@@ -129,6 +129,20 @@ class DeploymentStatus:
         """States that belong to a single node."""
         at = micros(self.moment)
         return [_now(state, at, required=True) for state in self.states if state.node_id is not None]
+
+    @property
+    def said(self) -> frozenset[tuple[str, str, bool]]:
+        """(check, its verdict, whether that has expired), without when: much of a fleet says the same."""
+        at = micros(self.moment)
+        return frozenset(
+            (state.check, state.verdict, state.expires_at <= at)
+            for state in self.states
+            if state.node_id is None
+        )
+
+    def result_of(self, check: str) -> int | None:
+        """The result that its state of the check rests on."""
+        return next((s.result_id for s in self.states if s.check == check and s.node_id is None), None)
 
     @property
     def unknown_checks(self) -> Sequence[str]:
@@ -206,6 +220,7 @@ def statuses(
             by_deployment[each.pk],
             required[frozenset(planned[each.pk])],
             late.get(each.pk),
+            planned[each.pk],
             unrefuted.get(each.pk, ()),
         )
         for each in wanted
@@ -276,6 +291,7 @@ def _status(
     states: Sequence[_State],
     required: Sequence[str],
     overdue_since: datetime | None,
+    planned: Collection[str],
     unrefuted: Collection[str],
 ) -> DeploymentStatus:
     """In one pass over the rows, since a page rolls up thousands: what `checks` and `nodes` say one by one."""
@@ -303,6 +319,7 @@ def _status(
         required=required,
         states=states,
         overdue_since=overdue_since,
+        planned=planned,
         unrefuted=unrefuted,
     )
 

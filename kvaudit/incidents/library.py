@@ -4,10 +4,11 @@ each. Advisories and the deployments that they match, from the last results of t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -17,7 +18,8 @@ from kvaudit.accounts.access import can_somewhere
 from kvaudit.accounts.models import User
 from kvaudit.advisories.load import Advisory, shipped
 from kvaudit.audits.models import Result
-from kvaudit.audits.status import CheckNow, DeploymentStatus, planned_checks, statuses
+from kvaudit.audits.narrow import among
+from kvaudit.audits.status import CheckNow, DeploymentStatus, statuses
 from kvaudit.fleet.models import Deployment
 from kvaudit.incidents.document import Document, parse, parse_yaml
 from kvaudit.incidents.models import LibraryEntry
@@ -90,48 +92,51 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Deployments with their status and planned checks, read once for all incidents and advisories."""
+    """Deployments with their status, read once for all incidents and advisories. ``known`` is all that an answer
+    depends on: deployments that share it share the answer."""
 
     deployments: tuple[Deployment, ...]
     status: Mapping[int, DeploymentStatus]
-    planned: Mapping[int, set[str]]
+    known: Mapping[int, Hashable]
 
 
 def fleet_of(deployments: Iterable[Deployment]) -> Fleet:
     """A fixed number of queries, however many deployments."""
     wanted = tuple(deployments)
-    return Fleet(wanted, statuses(wanted), planned_checks(wanted))
+    status = statuses(wanted)
+    known = {pk: (each.said, tuple(each.required), frozenset(each.planned)) for pk, each in status.items()}
+    return Fleet(wanted, status, known)
 
 
 def would_have_caught(document: Document, fleet: Fleet) -> list[Caught]:
     """Answered from plans and last results, for each deployment. A check counts when a plan runs it and
     its last word is current; what has expired, never ran or ended in error catches nothing."""
-    return [
-        _caught(document, each, fleet.status[each.pk].checks, fleet.planned[each.pk])
-        for each in fleet.deployments
-    ]
+    answers: dict[Any, tuple[str, str]] = {}
+    found = []
+    for each in fleet.deployments:
+        status = fleet.status[each.pk]
+        known = fleet.known[each.pk]
+        if known not in answers:
+            answers[known] = _answer(document, status.checks, status.planned)
+        found.append(Caught(each, *answers[known]))
+    return found
 
 
-def _caught(
-    document: Document, deployment: Deployment, now: Mapping[str, CheckNow], planned: set[str]
-) -> Caught:
+def _answer(document: Document, now: Mapping[str, CheckNow], planned: Collection[str]) -> tuple[str, str]:
+    """``answer`` and ``why`` of `Caught`."""
     prevented = [
         check for check in document.prevented_by if check in now and now[check].verdict is Verdict.PASS
     ]
     if document.prevented_by and len(prevented) == len(document.prevented_by):
-        return Caught(deployment, "prevented", f"{', '.join(prevented)} pass: it could not have begun")
+        return "prevented", f"{', '.join(prevented)} pass: it could not have begun"
     for check in document.caught_by:
         here = now.get(check)
-        current = here is not None and here.verdict in (Verdict.PASS, Verdict.FAIL)
-        if current and check in planned:
-            assert here is not None
-            return Caught(
-                deployment, "caught", f"{check} is planned and its last word ({here.verdict.value}) holds"
-            )
-    return Caught(deployment, "missed", "; ".join(_why_not(document.caught_by, now, planned)))
+        if here is not None and here.verdict in (Verdict.PASS, Verdict.FAIL) and check in planned:
+            return "caught", f"{check} is planned and its last word ({here.verdict.value}) holds"
+    return "missed", "; ".join(_why_not(document.caught_by, now, planned))
 
 
-def _why_not(checks: Iterable[str], now: Mapping[str, CheckNow], planned: set[str]) -> list[str]:
+def _why_not(checks: Iterable[str], now: Mapping[str, CheckNow], planned: Collection[str]) -> list[str]:
     found = []
     for check in checks:
         here = now.get(check)
@@ -163,12 +168,10 @@ def advisories_with(fleet: Fleet) -> list[Matched]:
     """Every advisory of the shipped set; those that apply somewhere first. One query for the results."""
     wanted = {each.pk: each for each in fleet.deployments}
     found: dict[str, list[tuple[Deployment, str]]] = {}
-    ids = [
-        status.checks["version"].result_id
-        for status in fleet.status.values()
-        if "version" in status.checks and status.checks["version"].result_id is not None
-    ]
-    for pk, builds in Result.objects.filter(pk__in=ids).values_list("deployment_id", "measures__builds"):
+    ids = [pk for status in fleet.status.values() if (pk := status.result_of("version")) is not None]
+    for pk, builds in Result.objects.filter(among("id", ids)).values_list(
+        "deployment_id", "measures__builds"
+    ):
         surest: dict[str, str] = {}
         for build in builds if isinstance(builds, list) else []:
             for row in build.get("advisories", []) if isinstance(build, dict) else []:

@@ -1,6 +1,6 @@
 """The pool/context bar: a pool drawn against the context it must hold, with the danger zone.
 
-Geometry only; widths become SVG attributes, since the content security policy allows no inline style.
+Widths become SVG attributes, since the content security policy allows no inline style.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from django.utils.safestring import SafeString, mark_safe
 
 from kvaudit.readings import whole_number
 
@@ -71,6 +73,35 @@ def pool_bar(
         wanted_at=round((wanted or 0) * scale, 2),
         danger_at=round(start * scale, 2),
         danger_width=round(max((end - start) * scale, 6.0), 2) if danger else 0.0,
+    )
+
+
+def drawn(bar: PoolBar, large: bool = False) -> SafeString:
+    """The drawing, and its numbers as text. By hand: it is all numbers, and a page has fifty."""
+    pool, danger = "pool unknown", ""
+    body = '<rect class="unknown-pool" x="1" y="4" width="998" height="12"/>'
+    if bar.pool is not None:
+        pool = f"{bar.pool:,}"
+        body = f'<rect class="pool" x="0" y="4" width="{bar.pool_width}" height="12"/>'
+    if bar.danger:
+        place = f'x="{bar.danger_at}" y="2" width="{bar.danger_width}" height="16"'
+        body += f'<rect {place} fill="url(#hatch-danger)"/>'
+        body += f'<rect class="danger-rule" fill="none" {place} vector-effect="non-scaling-stroke"/>'
+        danger = f" · <b>danger zone</b> {bar.danger[0]:,} to {bar.danger[1]:,}"
+    if bar.context:
+        body += f'<rect class="edge" x="{bar.context_at}" y="0" width="4" height="20"/>'
+    if bar.wanted:
+        body += f'<rect class="wanted" x="{bar.wanted_at}" y="0" width="4" height="20"/>'
+    context = "context unknown" if bar.context is None else f"{bar.context:,}"
+    shown = " / ".join(
+        f'<span class="unknown">{text}</span>' if "unknown" in text else text for text in (pool, context)
+    )
+    ratio = f" = {bar.ratio:.2f}×" if bar.ratio else ""
+    return mark_safe(  # noqa: S308 - constants and numbers
+        f'<div class="poolbar{" poolbar-large" if large else ""}">'
+        f'<svg viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label="{bar.sentence}">'
+        f'<rect class="track" x="0" y="4" width="1000" height="12"/>{body}</svg>'
+        f'<span class="poolbar-text">{shown}{ratio}{danger}</span></div>'
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from django.db.models import F, Max, Min, Q
+from django.db.models import F, Min, OuterRef, Q, Subquery
 
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import CheckState, Plan
@@ -228,12 +228,13 @@ def filled(rows: Sequence[Row]) -> list[Row]:
     builds: dict[int, set[Build]] = {}
     for deployment_id, engine, version in (
         NodeSnapshot.objects.filter(current=True, node__valid_to=None, node__deployment_id__in=ids)
+        .order_by()
         .values_list("node__deployment_id", "engine", "version")
         .distinct()
     ):
         builds.setdefault(deployment_id, set()).add(Build(engine, version))
     due = _next_due(ids)
-    passes = _last_passes(ids)
+    passes = _last_passes(rows)
     incidents: dict[int, list[Mark]] = {}
     lasting = Incident.objects.lasting().filter(deployment_id__in=ids).order_by("-id")
     for deployment_id, number, state in lasting.values_list("deployment_id", "id", "state"):
@@ -251,17 +252,31 @@ def filled(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _last_passes(ids: Sequence[int]) -> dict[int, dict[str, datetime]]:
-    """Deployment -> check -> when it was last confirmed as a pass, over intervals, not results."""
-    passes: dict[int, dict[str, datetime]] = {}
-    intervals = CheckState.objects.filter(deployment_id__in=ids, node=None, verdict=Verdict.PASS)
+def _last_passes(rows: Sequence[Row]) -> dict[int, dict[str, datetime]]:
+    """Deployment -> check -> when it was last confirmed as a pass: now, or in the last interval that was one."""
+    passes: dict[int, dict[str, datetime]] = {
+        row.id: {
+            name: now.last_confirmed
+            for name, now in row.status.checks.items()
+            if now.said is Verdict.PASS and now.last_confirmed is not None
+        }
+        for row in rows
+    }
+    before = CheckState.objects.filter(
+        deployment=OuterRef("deployment"),
+        check_id=OuterRef("check_id"),
+        since__lt=OuterRef("since"),
+        node=None,
+        verdict=Verdict.PASS,
+    )
+    others = CheckState.objects.filter(closed_at=None, deployment_id__in=list(passes), node=None)
     for pk, check, moment in (
-        intervals.order_by()
-        .values("deployment_id", "check_id")
-        .annotate(last=Max("last_confirmed"))
-        .values_list("deployment_id", "check_id", "last")
+        others.exclude(verdict=Verdict.PASS)
+        .annotate(passed=Subquery(before.order_by("-since").values("last_confirmed")[:1]))
+        .values_list("deployment_id", "check_id", "passed")
     ):
-        passes.setdefault(pk, {})[check] = moment
+        if moment is not None:
+            passes[pk][check] = moment
     return passes
 
 

@@ -14,13 +14,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kvaudit.accounts.access import can_somewhere
-from kvaudit.web import foreign, marks, moments
+from kvaudit.web import foreign, marks, moments, poolbar
 from kvaudit.web.items import ItemStanding
 
 register = template.Library()
 
 register.simple_tag(marks.mark, name="verdict")
 register.simple_tag(marks.shape, name="shape")
+register.simple_tag(poolbar.drawn, name="pool_bar")
 register.filter("inline", foreign.inline)
 register.filter("block", foreign.block)
 register.filter("plain", foreign.plain)
