@@ -46,6 +46,10 @@ EXIT_CODES: Mapping[Verdict, int] = {
 _SEVERITY = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
 
 
+SEVERITIES = ("critical", "high", "medium", "low")
+"""How grave a *fail* is, gravest first; "" where the check does not grade it."""
+
+
 def roll_up(verdicts: Iterable[object], *, missing: bool = False) -> Verdict:
     """Combine verdicts: any fail, else any error, else any inconclusive or missing, else pass.
 

@@ -31,7 +31,7 @@ from kvaudit.checks.scope import (
     unread,
 )
 from kvaudit.readings import EngineFacts
-from kvaudit.verdict import Result, Verdict, roll_up
+from kvaudit.verdict import SEVERITIES, Result, Verdict, roll_up
 
 CLEAR = "No listed advisory matches. That is not evidence of isolation."
 
@@ -313,8 +313,7 @@ def measures(standings: Sequence[Standing], audit: Audit, found: Findings) -> di
 
 def _severity(standings: Sequence[Standing]) -> str:
     """That of the worst advisory that applies; a pin alone is a matter of policy: medium."""
-    grades = ("critical", "high", "medium", "low")
     found = {
         match.advisory.severity for each in standings for match in each.matches if match.outcome == "applies"
     }
-    return next((grade for grade in grades if grade in found), "medium")
+    return next((grade for grade in SEVERITIES if grade in found), "medium")

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvaudit import checks as known_checks
 from kvaudit.audits.defaults import Missing as WaitingCheck
 from kvaudit.audits.defaults import missing_for
 from kvaudit.audits.models import Plan, Result, Run, RunState
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
-from kvaudit.verdict import Verdict
+from kvaudit.verdict import SEVERITIES, Verdict
 from kvaudit.web.audit_kinds import able_active
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
@@ -102,7 +103,7 @@ def sentence(status: DeploymentStatus) -> str:
     if status.verdict is Verdict.FAIL:
         failing = status.failing
         names = ", ".join(dict.fromkeys(now.check for now in failing))
-        return f"At risk: {names} {'fails' if len(failing) == 1 else 'fail'}. {failing[0].summary}"
+        return f"At risk: {names} {'fails' if len(failing) == 1 else 'fail'}. {gravest(failing).summary}"
     if status.verdict is Verdict.ERROR:
         erring = [now for now in status.checks.values() if now.counts and now.verdict is Verdict.ERROR]
         names = ", ".join(now.check for now in erring)
@@ -127,6 +128,12 @@ def sentence(status: DeploymentStatus) -> str:
             )
         return f"Not known: {'; '.join(parts) or 'no check has concluded anything'}. Unknown is not a pass."
     return "Nothing was found against it: every required check passed and none has expired."
+
+
+def gravest(failing: Sequence[CheckNow]) -> CheckNow:
+    """The one to tell first: by severity, and what was *shown* before what could happen."""
+    rank = {grade: place for place, grade in enumerate(SEVERITIES)}
+    return min(failing, key=lambda now: (rank.get(now.severity, 9), now.check not in known_checks.ACTIVE))
 
 
 def _pending(runs: Sequence[Run], status: DeploymentStatus) -> Run | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kvaudit.audits.models import Run
+from kvaudit.audits.models import CheckState, Run
 from tests.web import scene
 
 PASS = dict.fromkeys(scene.REQUIRED, "pass")
@@ -28,6 +29,18 @@ def test_the_status_sentence_says_risk_and_reason(people, pair):
     assert "At risk: pool fails." in page
     assert "they reach the rejection path that leaks" in page
     assert f"/runs/{run.pk}/#check-pool" in page, "one click from the verdict to its evidence"
+
+
+def test_what_was_shown_is_told_before_what_could_happen(people, pair):
+    scene.stands(pair, {**PASS, "pool": "fail", "exposure": "fail", "canary": "fail"})
+    for check, severity, summary in (
+        ("pool", "critical", "The pool is small."),
+        ("exposure", "high", "A route is open."),
+        ("canary", "critical", "Text of tenant a in an answer to tenant b."),
+    ):
+        CheckState.objects.filter(check_id=check).update(severity=severity, summary=summary)
+    page = text_of(people.viewer)
+    assert re.search(r"At risk: [\w, ]+ fail\. Text of tenant a in an answer to tenant b\.", page)
 
 
 def test_nothing_ran_is_not_known(people, pair):
