@@ -19,8 +19,9 @@ from kvaudit.accounts.models import User
 from kvaudit.audits.canonical import clean_text
 from kvaudit.fleet.models import Deployment, Tenant
 from kvaudit.inquiries.models import PrefillBucket, RequestHit, RequestLog, TenantCount
-from kvaudit.inquiries.percentiles import Percentiles
+from kvaudit.inquiries.percentiles import Percentiles, too_fast
 from kvaudit.inquiries.request_log import Problem, Request, read
+from kvaudit.inquiries.telling import tell_too_fast
 from kvaudit.ledger.services import record
 
 MOST_PROBLEMS = 100
@@ -233,9 +234,11 @@ def keep(
     for hit in tally.hits:
         hit.log = log
     RequestHit.objects.bulk_create(tally.hits, batch_size=5_000)
+    buckets = tally.prefill.buckets()
     PrefillBucket.objects.bulk_create(
-        [PrefillBucket(log=log, low=b.low, high=b.high, n=b.n, p5=b.p5) for b in tally.prefill.buckets()]
+        [PrefillBucket(log=log, low=b.low, high=b.high, n=b.n, p5=b.p5) for b in buckets]
     )
+    tell_too_fast(log, too_fast(buckets))
     record(
         actor=actor,
         kind="request_log.imported",

@@ -18,6 +18,9 @@ STEP = math.log(1.01)
 
 FIRST_BUCKET = 1_024  # tokens; each bucket is twice as wide as the one before
 
+HALF = 0.5
+"""As for timed probes (`kvaudit.stats.ttft.judge`): a p5 of 59 requests scatters, and more than half is no sign."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
@@ -64,22 +67,38 @@ def _p5(bins: Counter[int]) -> float | None:
     return None
 
 
+def shown(seconds: float | None) -> str:
+    """Two digits: more than a bin and a scatter of 59 requests can hold."""
+    if seconds is None:
+        return "unknown"
+    return f"{seconds:.2g}" if seconds < 99.5 else f"{seconds:,.0f}"
+
+
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """A bucket whose p5 lies below that of a shorter one."""
+    """A bucket whose p5 lies below half of that of a shorter one."""
 
     bucket: Bucket
     shorter: Bucket
 
+    @property
+    def sentence(self) -> str:
+        fast, slow = self.bucket, self.shorter
+        return (
+            f"Prompts of {fast.low:,} to {fast.high - 1:,} tokens were prefilled in {shown(fast.p5)} s (p5 of "
+            f"{fast.n:,} requests), while those of {slow.low:,} to {slow.high - 1:,} took {shown(slow.p5)} s."
+        )
+
 
 def too_fast(buckets: Iterable[Bucket]) -> Sequence[Odd]:
-    """Longer prompts whose fastest twentieth took less time than that of shorter ones. Beyond 1 % of binning."""
+    """Longer prompts whose fastest twentieth took less than half the time of that of shorter ones. Of the shorter
+    buckets the slowest is named."""
     found = []
     slowest: Bucket | None = None
     for bucket in sorted(buckets, key=lambda each: each.low):
         if bucket.p5 is None:
             continue
-        if slowest is not None and slowest.p5 is not None and bucket.p5 < slowest.p5 * 0.98:
+        if slowest is not None and slowest.p5 is not None and bucket.p5 < slowest.p5 * HALF:
             found.append(Odd(bucket, slowest))
         if slowest is None or slowest.p5 is None or bucket.p5 > slowest.p5:
             slowest = bucket

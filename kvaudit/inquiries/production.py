@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries.models import PrefillBucket, RequestLog
+from kvaudit.inquiries.percentiles import Bucket, Odd, too_fast
 
 
-def production_p5(deployment: Deployment) -> list[dict[str, Any]]:
-    """``{from, to, seconds}`` per length bucket of the newest log that holds prefill seconds: tokens [from, to) and
-    the 5th percentile. Empty without one. One query."""
+@dataclass(frozen=True, slots=True)
+class Production:
+    """The 5th percentiles of one log, by length; every bucket has one. ``log`` is the log's primary key."""
+
+    log: int
+    imported_at: datetime
+    buckets: Sequence[Bucket]
+
+    @property
+    def odd(self) -> Sequence[Odd]:
+        """Longer prompts that were prefilled faster than shorter ones. That is a warning and no verdict: only a
+        nonce that is missing too shows that a prompt was not read, and production has none."""
+        return too_fast(self.buckets)
+
+
+def production_of(deployment: Deployment) -> Production | None:
+    """The newest log with enough prefill seconds for a 5th percentile. One query."""
     newest = (
         RequestLog.objects.of(deployment).filter(prefill__p5__isnull=False).order_by("-id").values("id")[:1]
     )
-    found = PrefillBucket.objects.filter(log=newest, p5__isnull=False).order_by("low")
-    return [
-        {"from": low, "to": high, "seconds": p5} for low, high, p5 in found.values_list("low", "high", "p5")
-    ]
+    found = list(
+        PrefillBucket.objects.filter(log=newest, p5__isnull=False).select_related("log").order_by("low")
+    )
+    if not found:
+        return None
+    log = found[0].log
+    return Production(
+        log.pk, log.imported_at, [Bucket(each.low, each.high, each.n, each.p5) for each in found]
+    )

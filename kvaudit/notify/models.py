@@ -25,11 +25,12 @@ class Event(models.TextChoices):
     ERROR = "error", "An audit ended in error"
     OVERDUE = "overdue", "An audit is overdue"
     EXPIRING = "expiring", "A waiver or an attestation is about to expire"
+    TOO_FAST = "too_fast", "Production prompts were prefilled too fast to be true"
     TEST = "test", "Test message"
 
 
 def every_event() -> list[str]:
-    return [Event.FAIL.value, Event.ERROR.value, Event.OVERDUE.value, Event.EXPIRING.value]
+    return [event.value for event in Event if event is not Event.TEST]
 
 
 class Channel(models.Model):

@@ -45,9 +45,17 @@ def test_58_requests_say_nothing():
 
 @pytest.mark.parametrize(
     ("p5", "odd"),
-    [([1.0, 2.0, 4.0], []), ([1.0, 2.0, 0.5], [2]), ([1.0, None, 0.5], [2]), ([None, None, 0.5], []),
-     ([4.0, 2.0, 3.0], [1, 2]), ([1.0, 0.99], [])],
+    [([1.0, 2.0, 4.0], []), ([1.0, 2.0, 0.5], [2]), ([1.0, None, 0.4], [2]), ([None, None, 0.5], []),
+     ([4.0, 1.9, 1.0, 3.0], [1, 2]), ([1.0, 0.51], []), ([1.0, 0.49], [1])],
 )  # fmt: skip
 def test_longer_and_faster_is_odd(p5, odd):
     buckets = [Bucket(1_000 * n, 1_000 * (n + 1), 60, each) for n, each in enumerate(p5)]
     assert [each.bucket.low // 1_000 for each in too_fast(buckets)] == odd
+
+
+def test_an_odd_bucket_says_what_it_is_held_against():
+    (odd,) = too_fast([Bucket(16_384, 32_768, 1_000, 2.0), Bucket(32_768, 65_536, 900, 0.2149)])
+    assert odd.sentence == (
+        "Prompts of 32,768 to 65,535 tokens were prefilled in 0.21 s (p5 of 900 requests), while those of 16,384 to "
+        "32,767 took 2 s."
+    )

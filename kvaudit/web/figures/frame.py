@@ -10,13 +10,14 @@ address of ours is a link: by click, and from the keyboard by Enter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 from django.http import HttpResponse
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
 from kvaudit.web import foreign
 
@@ -36,7 +37,7 @@ class Twin:
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A figure's place on a page. ``name`` is an id, unique there; ``sentence`` says in words what is
-    drawn; ``empty`` replaces the drawing where there is nothing to draw."""
+    drawn; ``empty`` replaces the drawing where there is nothing to draw; ``warning`` is said beside it."""
 
     name: str
     title: str
@@ -45,6 +46,7 @@ class Figure:
     twin: Twin
     empty: str = ""
     open: bool = False  # the table is unfolded from the start (for print)
+    warning: SafeString = field(default_factory=SafeString)
 
 
 def answer(data: Sequence[Trace], layout: Mapping[str, Any]) -> HttpResponse:

@@ -11,8 +11,10 @@ from django.urls import reverse
 
 from kvaudit.audits.models import Result
 from kvaudit.fleet.models import Deployment
-from kvaudit.inquiries.production import production_p5
+from kvaudit.inquiries.production import production_of
+from kvaudit.web.figures import production
 from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, layout, said
+from kvaudit.web.figures.production import Level
 from kvaudit.web.measured import real, rows, tokens
 
 LOOKED_BACK = 3
@@ -22,7 +24,15 @@ CURVE_POINTS = 80
 Z_LIMIT, FLOOR, REACH = 4.0, 0.5, 1.25
 """What `kvaudit.stats.ttft.judge` calls too fast: below both, and testable up to this multiple."""
 
-COLUMNS = ("Prompt (tokens)", "Read, not cached", "Seconds to first token", "Foretold", "Judged")
+COLUMNS = ("Prompt (tokens)", "Read, not cached (tokens)", "To first token (s)", "Foretold (s)", "What")
+
+DOTS = "Each dot is one unique prompt. Below the dotted line an answer began before the prompt can have been read."
+NO_DOTS = "The check prefill has measured nothing here yet: drawn is what a request log says of production."
+P5 = " Dashed: the fastest twentieth (p5) of production’s requests of those lengths."
+NOTHING = (
+    "The check prefill has measured nothing here yet, and no request log with 59 or more prefill times of a length "
+    "was imported."
+)
 
 
 def latest(deployment: Deployment) -> Result | None:
@@ -36,44 +46,44 @@ def latest(deployment: Deployment) -> Result | None:
 
 
 def figure_of(deployment: Deployment) -> Figure:
-    result = latest(deployment)
-    measures = _with_production(_measures(result), deployment)
-    note = "" if measures.get("p5") else str(measures.get("p5_note") or "")
+    result, imported = latest(deployment), production_of(deployment)
+    measures = _measures(result)
+    found = points(measures)
+    p5 = production.levels(measures, imported, deployment, _longest(found))
+    note = "" if p5 else str(measures.get("p5_note") or "")
     return Figure(
         name="prefill",
         title=f"Time to first token of {deployment.slug} against prompt length",
-        sentence="Each dot is one unique prompt. Below the dotted line an answer began before the prompt can have been "
-        "read." + (f" No p5 is drawn: {note}." if note else ""),
+        sentence=(DOTS if result else NO_DOTS) + (P5 if p5 else "") + (f" No p5 is drawn: {note}." if note else ""),
         url=reverse("figure", args=[deployment.slug, "prefill"]),
-        twin=Twin(COLUMNS, [_row(point, measures) for point in points(measures)]),
-        empty="" if result else "The check prefill has measured nothing here yet.",
-    )
+        twin=Twin(
+            COLUMNS,
+            [*production.table_rows(p5), *_curve_rows(measures, found), *(_row(each, measures) for each in found)],
+        ),
+        empty="" if result or p5 else NOTHING,
+        warning=production.warning(imported, deployment),
+    )  # fmt: skip
 
 
 def draw(deployment: Deployment) -> tuple[list[Trace], dict[str, Any]]:
     """Traces and layout."""
     result = latest(deployment)
+    measures = _measures(result)
     href = f"{reverse('run', args=[result.run_id])}#check-prefill" if result else ""
-    return build(_with_production(_measures(result), deployment), href)
+    p5 = production.levels(measures, production_of(deployment), deployment, _longest(points(measures)))
+    return build(measures, href, p5)
 
 
-def _with_production(measures: Mapping[str, Any], deployment: Deployment) -> Mapping[str, Any]:
-    """With the p5 of production requests, where a request log was imported and the check has none of its own."""
-    if measures.get("p5"):
-        return measures
-    found = production_p5(deployment)
-    return {**measures, "p5": found} if found else measures
-
-
-def build(measures: Mapping[str, Any], href: str) -> tuple[list[Trace], dict[str, Any]]:
+def build(
+    measures: Mapping[str, Any], href: str, p5: Sequence[Level] = ()
+) -> tuple[list[Trace], dict[str, Any]]:
     """Pure; ``measures`` as `kvaudit.checks.prefill` leaves them."""
     found = points(measures)
     data: list[Trace] = []
-    fit = fit_of(measures)
-    longest = max((point["uncached"] for point in found), default=0)
+    fit, longest = fit_of(measures), _longest(found)
     if fit is not None and longest:
         data += _curves(fit, longest, _fitted_longest(found))
-    data += _p5(measures, longest)
+    data += production.traces(p5)
     kinds = (
         ("fitted", "prompts of the fit", "circle", "--pool"),
         ("judged", "judged: as slow as foretold", "diamond", "--accent"),
@@ -134,20 +144,53 @@ def expected(fit: tuple[float, float, float, float], n: float) -> float:
     return a + b * n + c * n * n
 
 
+def _longest(found: Sequence[Mapping[str, Any]]) -> int:
+    return max((point["uncached"] for point in found), default=0)
+
+
 def _fitted_longest(found: Sequence[Mapping[str, Any]]) -> int:
     return max((point["uncached"] for point in found if point["kind"] == "fitted"), default=0)
 
 
-def _curves(fit: tuple[float, float, float, float], longest: int, fitted: int) -> list[Trace]:
+def least_share(fit: tuple[float, float, float, float]) -> float:
+    """Below this share of what is foretold an answer is too fast."""
+    return min(math.exp(-Z_LIMIT * fit[3]), FLOOR)
+
+
+def _lengths(longest: int) -> list[int]:
+    """Evenly on the square root, as the lengths were chosen."""
     end = longest * 1.03
-    # Evenly on the square root, as the lengths were chosen.
-    lengths = [round(end * (step / CURVE_POINTS) ** 2) for step in range(CURVE_POINTS + 1)]
-    least = min(math.exp(-Z_LIMIT * fit[3]), FLOOR)
-    testable = [n for n in lengths if expected(fit, n) > 3 * fit[0] and n <= REACH * fitted]
+    return [round(end * (step / CURVE_POINTS) ** 2) for step in range(CURVE_POINTS + 1)]
+
+
+def _testable(fit: tuple[float, float, float, float], longest: int, fitted: int) -> list[int]:
+    return [n for n in _lengths(longest) if expected(fit, n) > 3 * fit[0] and n <= REACH * fitted]
+
+
+def _curves(fit: tuple[float, float, float, float], longest: int, fitted: int) -> list[Trace]:
+    lengths, testable = _lengths(longest), _testable(fit, longest, fitted)
+    least = least_share(fit)
     return [
         _curve("fitted curve", lengths, [expected(fit, n) for n in lengths], "--ink-soft", "solid"),
         _curve("too fast below", testable, [expected(fit, n) * least for n in testable], "--fail", "dot"),
     ]
+
+
+def _curve_rows(measures: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> list[list[Cell]]:
+    """The curves in words: what was foretold at the two ends, and how."""
+    fit, longest = fit_of(measures), _longest(found)
+    if fit is None or not longest:
+        return []
+    a, b, c, _ = fit
+    lengths, testable = _lengths(longest), _testable(fit, longest, _fitted_longest(found))
+    formula = f"{a:.6g} + {b:.6g} n + {c:.6g} n²"
+    curves: list[list[Cell]] = [
+        ["n", f"{lengths[0]:,} to {lengths[-1]:,}", "", formula, "fitted curve"],
+    ]
+    if testable:
+        span = f"{testable[0]:,} to {testable[-1]:,}"
+        curves.append(["n", span, "", f"{least_share(fit):.6g} × ({formula})", "too fast below"])
+    return curves
 
 
 def _curve(name: str, x: Sequence[int], y: Sequence[float], colour: str, dash: str) -> Trace:
@@ -160,35 +203,6 @@ def _curve(name: str, x: Sequence[int], y: Sequence[float], colour: str, dash: s
         "line": {"color": colour, "width": 2, "dash": dash},
         "hoverinfo": "skip",
     }
-
-
-def _p5(measures: Mapping[str, Any], longest: int) -> list[Trace]:
-    """The fastest twentieth of production requests: one number, or ``{from, to, seconds}`` per bucket."""
-    whole = real(measures.get("p5"))
-    buckets = (
-        [(0, longest, whole)]
-        if whole is not None
-        else [
-            (tokens(each.get("from")) or 0, tokens(each.get("to")), real(each.get("seconds")))
-            for each in rows(measures.get("p5"))
-        ]
-    )
-    x: list[int | None] = []
-    y: list[float | None] = []
-    for start, end, seconds in buckets:
-        if end is not None and seconds is not None and end > start:
-            x += [start, end, None]
-            y += [seconds, seconds, None]
-    trace: Trace = {
-        "type": "scatter",
-        "name": "p5 of production requests",
-        "x": x,
-        "y": y,
-        "mode": "lines",
-        "line": {"color": "--mark", "width": 3, "dash": "dash"},
-        "hoverinfo": "name",
-    }
-    return [trace] if x else []
 
 
 def _dots(

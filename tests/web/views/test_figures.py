@@ -13,6 +13,8 @@ from django.utils import timezone
 
 from kvaudit.audits.models import StateChange
 from kvaudit.web.views.figures import FIGURES, ROWS
+from tests.inquiries.test_importing import brought
+from tests.inquiries.test_production import ODD
 from tests.web import scene
 from tests.web.figures import history, measured
 
@@ -144,3 +146,21 @@ def test_a_run_whose_measures_are_odd_still_shows(people, pair):
     answer = people.viewer.get(reverse("run", args=[run.pk]))
     assert answer.status_code == 200
     assert "<a href='javascript" not in answer.content.decode()
+
+
+def test_production_that_is_too_fast_is_said_on_the_page_and_in_the_logs_headline(people, pair):
+    log = brought(*ODD, deployment=pair)
+    sentence = (
+        "Prompts of 32,768 to 65,535 tokens were prefilled in 0.21 s (p5 of 60 requests), while those of 16,384 to "
+        "32,767 took 2 s."
+    )
+    text = people.viewer.get(reverse("deployment", args=[pair.slug])).content.decode()
+    assert sentence in text
+    assert "has measured nothing here yet, and no" not in text
+    assert f'href="/d/{pair.slug}/exposure/logs/{log.pk}/#prefill"' in text
+    headline, _ = (
+        people.viewer.get(reverse("request-log", args=[pair.slug, log.pk]))
+        .content.decode()
+        .split('id="tenants"')
+    )
+    assert sentence in headline
