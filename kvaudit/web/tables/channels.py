@@ -34,6 +34,11 @@ class Told:
     open: bool = False
 
     @property
+    def sending(self) -> bool:
+        """A worker has it for the first time; its next try is only where that one dies."""
+        return self.open and self.message.attempts > 0 and not self.message.last_problem
+
+    @property
     def may_try(self) -> bool:
         return self.message.state != Delivery.SENT and (bool(self.message.last_problem) or not self.open)
 

@@ -19,6 +19,7 @@ from kvaudit.web.spreadsheets import INCOMPLETE
 
 STALE = timedelta(days=2)
 """The system verifies once a day; what is older than this is no longer said to be intact."""
+LATE = timedelta(seconds=60)
 KINDS_FROM = 1_000
 
 _SUBJECT = re.compile(r"(run|deployment|incident):([A-Za-z0-9_-]+)(?: |\Z)")
@@ -36,6 +37,7 @@ class State:
     failed: Verification | None = None  # a later one that did not
     open: Verification | None = None
     lost: bool = False
+    late: bool = False  # no worker has taken it for long
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ def state_of(user: User, now: datetime) -> State:
         failed=ended if ended is not None and ended != last else None,
         open=going,
         lost=going is not None and going.lost(now),
+        late=going is not None and going.started_at is None and now - going.asked_at > LATE,
     )
 
 

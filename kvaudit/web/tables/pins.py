@@ -49,6 +49,11 @@ class BuildRow:
         return pinning.exactly(self.version)
 
     @property
+    def pin_text(self) -> str:
+        """The pin that `exactly` makes, as people write it."""
+        return f"{self.engine}{self.exactly}"
+
+    @property
     def why_not(self) -> str:
         return pinning.why_not(self.version)
 

@@ -65,7 +65,12 @@ def test_an_unverified_ledger_is_unknown_and_a_verified_one_intact(auditor):
     waiting = answer.content.decode()
     assert "Waits for a worker" in waiting
     assert 'hx-trigger="every 1s"' in waiting
-    tasks.verify(Verification.objects.get().pk)
+    work = Verification.objects.get()
+    Verification.objects.update(asked_at=work.asked_at - timedelta(minutes=2))
+    assert "see that workers run" in read(auditor)
+    Verification.objects.update(started_at=work.asked_at, seen_at=work.asked_at - timedelta(minutes=2))
+    assert "Its worker was lost" in read(auditor)
+    tasks.verify(work.pk)
     part = auditor.get(f"{PAGE}state/").content.decode()
     assert "headline-pass" in part
     assert "hx-trigger" not in part

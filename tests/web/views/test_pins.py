@@ -102,7 +102,7 @@ def test_the_fleet_s_pin_is_set_by_who_operates_every_team(people, pair):
     page = client.post(LIST, GOOD, follow=True).content.decode()
     assert "The pin is sglang&gt;=0.5.23 now." in page
     assert Pin.objects.get().deployment is None
-    assert "fleet’s, by" in page
+    assert "the fleet’s" in page
     assert "for the fleet" in read(people.viewer, ONE)
     assert 'value="end"' not in read(people.operator, ONE), "only where it was set"
     client.post(LIST, {"act": "end", "engine": "sglang"})
