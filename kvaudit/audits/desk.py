@@ -175,7 +175,7 @@ class Desk:
             self._write_partly(work, observed)
 
     def _write_partly(self, work: Work, observed: Observed) -> None:
-        if not patiently(lambda: recording.record_partly(work.claim, observed)):
+        if not patiently(lambda: recording.record_partly(work.claim, observed, work.nodes)):
             self._lose(work)
 
     def _write(self) -> None:

@@ -56,12 +56,14 @@ class Finished:
 
 
 @transaction.atomic
-def record_partly(claim: Claim, observed: Observed) -> bool:
+def record_partly(claim: Claim, observed: Observed, nodes: Iterable[NodeSeen] = ()) -> bool:
     """Keep one result of a long run at once, with what it means for state: a fail stands, and is
-    told, whatever happens to the worker. False when the run is no longer ours."""
+    told, whatever happens to the worker. ``nodes`` are what the run has read, so that its state names
+    the configuration it speaks of. False when the run is no longer ours."""
     run = fence([claim]).get(claim.run_id)
     if run is None:
         return False
+    run.fingerprint = _digest(nodes)
     run.deployment = states.lock_deployments([run.deployment_id])[run.deployment_id]
     rows = _results({run.pk: run}, [Finished(claim, [observed])])
     changes = states.apply(_observations({run.pk: run}, [Finished(claim, [observed])], rows))
@@ -163,11 +165,14 @@ def _readings(runs: dict[int, Run], done: Sequence[Finished]) -> list[tuple[Fing
     batch = []
     for each in done:
         run = runs[each.claim.run_id]
-        seen = [node.facts for _, node in each.nodes if node.facts is not None]
-        run.fingerprint = deployment_digest(fingerprint(facts) for facts in seen)
+        run.fingerprint = _digest(node for _, node in each.nodes)
         batch.append(Read(run.deployment, each.nodes, each.read_at))
     found = zip(done, record_batch(batch), strict=True)
     return [(change, runs[each.claim.run_id]) for each, changes in found for change in changes]
+
+
+def _digest(nodes: Iterable[NodeSeen]) -> str:
+    return deployment_digest(fingerprint(node.facts) for node in nodes if node.facts is not None)
 
 
 def _results(runs: dict[int, Run], done: Sequence[Finished]) -> dict[int, list[Result]]:

@@ -228,3 +228,16 @@ def test_budget_of_the_plan_within_what_a_task_may_take():
     assert (budget.seconds, budget.prompt_tokens) == (5, 1000)
     long = a_plan(target, budget_seconds=100_000)
     assert executing.budget_of(a_run(target, plan=long)).seconds == executing.PASSIVE_SECONDS
+
+
+def test_state_of_every_kind_of_run_names_its_configuration(actor):
+    """An active run's result is kept before the run ends, and speaks of what was read all the same."""
+    target = a_target()
+    executing.execute([a_run(target).pk], kind=Kind.PASSIVE)
+    active = a_run(target, kind=Kind.ACTIVE, checks=["rejection", "canary"])
+    executing.execute([active.pk], kind=Kind.ACTIVE)
+    active.refresh_from_db()
+    digests = dict(CheckState.objects.current().values_list("check_id", "fingerprint"))
+    assert {"pool", "rejection", "canary"} <= set(digests)
+    assert set(digests.values()) == {active.fingerprint}
+    assert len(active.fingerprint) == 16
