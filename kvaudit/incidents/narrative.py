@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from kvaudit.fleet.intervals import Interval, IntervalQuerySet, not_backwards
+from kvaudit.incidents.querysets import ActionItemQuerySet
 
 
 class Measure(models.TextChoices):
@@ -126,6 +127,8 @@ class ActionItem(models.Model):
     enforced_by = models.CharField(max_length=50, blank=True)
     state = models.CharField(max_length=8, choices=ActionState.choices, default=ActionState.OPEN)
     created_at = models.DateTimeField(default=timezone.now)
+
+    objects = ActionItemQuerySet.as_manager()
 
     class Meta:
         ordering = ("created_at", "pk")

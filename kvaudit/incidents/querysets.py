@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from django.db import models
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, F, OuterRef
 
 from kvaudit.fleet.intervals import IntervalQuerySet
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kvaudit.accounts.models import User
     from kvaudit.fleet.models import Deployment
-    from kvaudit.incidents.models import Citation, Incident, Quarantine  # noqa: F401
+    from kvaudit.incidents.models import ActionItem, Citation, Incident, Quarantine  # noqa: F401
 
 
 class IncidentQuerySet(models.QuerySet["Incident"]):
@@ -46,6 +46,17 @@ class IncidentQuerySet(models.QuerySet["Incident"]):
 class CitationQuerySet(models.QuerySet["Citation"]):
     def with_results(self) -> Self:
         return self.select_related("result__run")
+
+
+class ActionItemQuerySet(models.QuerySet["ActionItem"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        from kvaudit.incidents.models import Incident
+
+        return self.filter(incident__in=Incident.objects.visible_to(user))
+
+    def to_do(self) -> Self:
+        """Open or open again; what is due first comes first, what has no date last."""
+        return self.filter(state__in=("open", "reopened")).order_by(F("due").asc(nulls_last=True), "pk")
 
 
 class QuarantineQuerySet(IntervalQuerySet["Quarantine"]):

@@ -94,6 +94,7 @@ urlpatterns = [
     path("views/<uuid:key>/remove/", saved_views.remove, name="saved-view-remove"),
     path("compare/", compare.compare, name="compare"),
     path("incidents/", incidents.incidents, name="incidents"),
+    path("incidents/actions/", incidents.actions, name="incident-actions"),
     path("incidents/new/", incidents.report, name="incident-report"),
     path("incidents/<int:pk>/", incidents.incident, name="incident"),
     path("incidents/<int:pk>/write/", incidents.write, name="incident-write"),

@@ -17,7 +17,9 @@ from kvaudit.checklists.matrix import Matrix, Row
 from kvaudit.checklists.models import Attestation, Decision, Waiver
 from kvaudit.checklists.standing import Status
 from kvaudit.web.tables import compliance
+from kvaudit.web.tables.actions import Action, Filters, listed
 from kvaudit.web.tables.compliance import Ending, TeamLine
+from kvaudit.web.tables.incident_week import IncidentLine, incidents_of
 from kvaudit.web.tables.lapsing import Lapsing, lapsing
 
 MOST_ITEMS = 100
@@ -75,6 +77,7 @@ class Owner:
     by_status: dict[Status, list[str]] = field(default_factory=dict)
     overdue: int = 0
     ending: int = 0
+    actions: int = 0  # items of incidents that are to do
 
     @property
     def open(self) -> int:
@@ -97,6 +100,8 @@ class Summary:
     endings: Sequence[Ending]
     lapsing: Sequence[Lapsing]
     late: Sequence[Late]
+    incidents: Sequence[IncidentLine]
+    actions: Sequence[Action]  # to do, as of now
     owners: Sequence[Owner]
 
 
@@ -134,6 +139,7 @@ def summary_of(user: User, week: Week, now: datetime) -> Summary:
     standing, sentence = compliance.sentence(everything)
     endings, lapse = compliance.ending(user, now), lapsing(user, now)
     late = _late(user)
+    actions = listed(user, Filters(), now, MOST_EVENTS).rows
     return Summary(
         week=week,
         now=everything,
@@ -149,13 +155,18 @@ def summary_of(user: User, week: Week, now: datetime) -> Summary:
         endings=endings,
         lapsing=lapse,
         late=late,
-        owners=owners(matrix.rows, late, [*endings, *lapse]),
+        incidents=incidents_of(user, week.start, week.end),
+        actions=actions,
+        owners=owners(matrix.rows, late, [*endings, *lapse], actions),
     )
 
 
 _ORDER = {status: rank for rank, status in enumerate(
     (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE, Status.WAIVED, Status.ATTESTED, Status.PASS)
 )}  # fmt: skip
+
+
+_WORDS = (Status.WAIVED, Status.ATTESTED)
 
 
 def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChange], list[ItemChange]]:
@@ -170,8 +181,8 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
             was = old.statuses.get(key) if old is not None else None
             if was is status or Status.NOT_APPLICABLE in (was, status):
                 continue
-            # A deployment that is new has nothing behind it: only evidence against it is news.
-            if was is None and status is not Status.FAIL:
+            # A deployment that is new has nothing behind it: evidence against it is news, or whose word covers it.
+            if was is None and status not in (Status.FAIL, *_WORDS):
                 continue
             cell = row.cells[key]
             change = ItemChange(
@@ -184,10 +195,10 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
                 after=cell.status,
                 reason=cell.reason,
             )
-            if was is None or _ORDER[cell.status] < _ORDER[was]:
-                worse.append(change)
-            elif cell.status in (Status.WAIVED, Status.ATTESTED):
+            if status in _WORDS and (was is None or _ORDER[status] > _ORDER[was]):
                 covered.append(change)
+            elif was is None or _ORDER[status] < _ORDER[was]:
+                worse.append(change)
             else:
                 better.append(change)
     for found in (worse, covered, better):
@@ -195,7 +206,12 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
     return worse, covered, better
 
 
-def owners(rows: Sequence[Row], late: Sequence[Late], endings: Sequence[Ending | Lapsing]) -> list[Owner]:
+def owners(
+    rows: Sequence[Row],
+    late: Sequence[Late],
+    endings: Sequence[Ending | Lapsing],
+    actions: Sequence[Action] = (),
+) -> list[Owner]:
     """Who has something to do, most first. Deployments without an owner are listed under nobody's name."""
     found: dict[str, Owner] = {}
 
@@ -213,6 +229,8 @@ def owners(rows: Sequence[Row], late: Sequence[Late], endings: Sequence[Ending |
     for ending in endings:
         if ending.owner:
             of(ending.owner).ending += 1
+    for action in actions:
+        of(action.owner).actions += 1
     return sorted(
         found.values(),
         key=lambda each: (-len(each.by_status.get(Status.FAIL, ())), -each.open, -each.overdue, each.name),

@@ -35,12 +35,31 @@ def _markdown(summary: Summary, base: str) -> Iterator[str]:
         for change in items:
             link = f"[{md(change.deployment)}]({base}/d/{change.deployment}/items/{change.item}/)"
             was = change.before.value if change.before else "new"
-            owner = f", owner {md(change.owner)}" if change.owner else ""
-            yield f"- {link} item {md(change.item)}: {was} → **{change.after.value}** ({md(change.reason)}{owner})"
+            owner = f" Owner: {md(change.owner)}." if change.owner else ""
+            yield f"- {link} item {md(change.item)}: {was} → **{change.after.value}** ({md(change.reason)}).{owner}"
         if not items:
             yield "Nothing."
     if summary.left_out:
         yield f"- and {summary.left_out:,} more"
+    yield "\n## Incidents\n"
+    for incident in summary.incidents:
+        opened = "opened" if incident.opened else "since"
+        link = f"[{incident.number}: {md(incident.title)}]({base}/incidents/{incident.number}/)"
+        yield (
+            f"- {link} on {md(incident.deployment)}, {incident.severity}, {incident.state}, "
+            f"{opened} {_moment(incident.opened_at)}"
+        )
+    if not summary.incidents:
+        yield "None opened, moved or open."
+    yield "\n## Action items to do\n"
+    for action in summary.actions:
+        due = f"due {action.due:%Y-%m-%d}" if action.due else "no date"
+        number = action.item.incident_id
+        link = f"[incident {number}]({base}/incidents/{number}/)"
+        overdue = ", **overdue**" if action.late else ""
+        yield f"- {md(action.item.title)} ({link}): {md(action.owner) or 'nobody'}, {due}{overdue}"
+    if not summary.actions:
+        yield "None."
     yield "\n## Said and decided\n"
     for event in summary.decisions:
         yield f"- {_moment(event.at)} {md(event.deployment)}: {event.what}, {md(event.summary)}"
@@ -67,11 +86,15 @@ def _markdown(summary: Summary, base: str) -> Iterator[str]:
     if not summary.late:
         yield "Nothing."
     yield "\n## Who has something to do\n"
-    yield "| Owner | Contact | Fail | Error | Inconclusive | Overdue audits | Ending soon |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| Owner | Contact | Fail | Error | Inconclusive | Overdue audits | Ending soon | Action items |"
+    yield "|---|---|---|---|---|---|---|---|"
     for each in summary.owners:
         counts = [len(each.by_status.get(s, ())) for s in (Status.FAIL, Status.ERROR, Status.INCONCLUSIVE)]
-        cells = [md(each.name) or "nobody", md(each.contact), *map(str, [*counts, each.overdue, each.ending])]
+        cells = [
+            md(each.name) or "nobody",
+            md(each.contact),
+            *map(str, [*counts, each.overdue, each.ending, each.actions]),
+        ]
         yield f"| {' | '.join(cells)} |"
 
 

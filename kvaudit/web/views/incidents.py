@@ -21,6 +21,7 @@ from kvaudit.web import prose
 from kvaudit.web.figures import incident as figures
 from kvaudit.web.figures.frame import answer
 from kvaudit.web.page import SignedIn, page, require
+from kvaudit.web.tables import actions as action_table
 from kvaudit.web.tables import incident as table
 
 NOT_YOURS = "Incidents are worked on by operators of the deployment's team."
@@ -39,6 +40,19 @@ def incidents(request: SignedIn) -> HttpResponse:
         "may_open": can_somewhere(request.user, "edit_incidents"),
     }
     return render(request, "incidents/incidents.html", context)
+
+
+@page()
+def actions(request: SignedIn) -> HttpResponse:
+    """What is to do after incidents, by whom and until when."""
+    filters = action_table.Filters.from_query(request.GET)
+    context = {
+        "section": "incidents",
+        "filters": filters,
+        "shown": action_table.listed(request.user, filters, timezone.now()),
+        "states": action_table.STATES,
+    }
+    return render(request, "incidents/all_actions.html", context)
 
 
 @page("GET", "POST")

@@ -9,9 +9,12 @@ from django.utils import timezone
 
 from kvaudit.audits.models import CheckState, Overdue, StateChange
 from kvaudit.fleet.models import Deployment
+from kvaudit.incidents.models import ActionItem, Incident, Transition
 from kvaudit.web.tables.summary import week_of
 from kvaudit.web.tables.summary_markdown import md
 from tests.checklists.claims import EVERYTHING, a_waiver, an_attestation
+from tests.factories import a_user
+from tests.incidents.stage import an_incident
 from tests.web import scene
 
 
@@ -60,7 +63,7 @@ def sections(markdown):
 def test_changes_are_sorted_by_what_they_mean(told):
     said = sections(text(told.viewer, "/summary/markdown/"))
     assert "[worse](" in said["Got worse"]
-    assert "pass → **fail** (failing: pool, owner owner\\-of\\-worse)" in said["Got worse"]
+    assert "pass → **fail** (failing: pool). Owner: owner\\-of\\-worse." in said["Got worse"]
     assert "[better](" in said["Got better"]
     assert "fail → **pass**" in said["Got better"]
     assert "[covered](" in said["Covered by a waiver or an attestation"]
@@ -80,7 +83,7 @@ def test_what_ends_what_is_overdue_and_who_owns_it(told):
     assert "attestation of item D, worse" in said["Ends soon"]
     assert "no plan renews it" in said["Ends soon"]
     assert "worse: plan hourly since" in said["Overdue"]
-    assert "| owner\\-of\\-worse | \\#worse | 1 | 0 | 0 | 1 | 2 |" in said["Who has something to do"]
+    assert "| owner\\-of\\-worse | \\#worse | 1 | 0 | 0 | 1 | 2 | 0 |" in said["Who has something to do"]
     CheckState.objects.update(interval=3_600)
     assert "no plan renews it" not in text(told.viewer, "/summary/markdown/")
 
@@ -101,6 +104,44 @@ def test_a_plan_that_runs_in_time_renews_what_was_run_by_hand(told):
     assert ends(told).count("canary") == 2
     scene.a_plan(name="the team's", checks=list(EVERYTHING), team=team, next_due=soon)
     assert "no plan renews it" not in ends(told)
+
+
+def test_incidents_and_their_action_items(told):
+    now = timezone.now()
+    worse = Deployment.objects.get(slug="worse")
+    fresh, past = an_incident(worse), an_incident(Deployment.objects.get(slug="better"))
+    long_ago = now - timedelta(days=40)
+    Incident.objects.filter(pk=past.pk).update(
+        state="closed", opened_at=long_ago, restored_at=long_ago, closed_at=long_ago
+    )
+    Transition.objects.filter(incident=past).update(at=long_ago)
+    ada = a_user("ada", team=worse.team)
+    due = timezone.localtime(now).date()
+    for title, days, state in (("Pin it", -1, "open"), ("Soak | it", 5, "reopened"), ("Old", -9, "done")):
+        ActionItem.objects.create(
+            incident=fresh, title=title, owner=ada, due=due + timedelta(days=days), state=state
+        )
+    said = sections(text(told.viewer, "/summary/markdown/"))
+    assert f"[{fresh.pk}: " in said["Incidents"]
+    assert ", critical, open, opened " in said["Incidents"]
+    assert f"[{past.pk}: " not in said["Incidents"]
+    assert "- Pin it ([incident" in said["Action items to do"]
+    assert said["Action items to do"].count("**overdue**") == 1
+    assert "Soak \\| it" in said["Action items to do"]
+    assert "Old" not in said["Action items to do"]
+    assert "| ada |  | 0 | 0 | 0 | 0 | 0 | 2 |" in said["Who has something to do"]
+    page = text(told.viewer)
+    assert f'href="/incidents/{fresh.pk}/#actions"' in page
+    assert "Pin it" not in text(told.stranger)
+
+
+def test_what_is_new_and_covered_by_a_word_is_told(told):
+    new = scene.a_pair("newcomer", team=told.team)
+    scene.stands(new, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
+    a_waiver(new, "1", valid_from=timezone.now() - timedelta(minutes=1))
+    said = sections(text(told.viewer, "/summary/markdown/"))
+    assert "[newcomer](" in said["Covered by a waiver or an attestation"]
+    assert "newcomer" not in said["Got worse"]
 
 
 def test_capacity_changes_of_the_week_and_of_no_other(told):
