@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from kvaudit.fleet.models import Deployment, Node, NodeSnapshot, Pin
 from kvaudit.fleet.pinning import InForce, PinState
 from kvaudit.verdict import Verdict
 from kvaudit.web import foreign
+from kvaudit.web.tables import slicing
 
 PAGE_SIZE = 100
 MOST_ENDED = 50
@@ -82,6 +82,7 @@ class Filters:
     state: str = ""
     after: str = ""
     before: str = ""
+    sort: str = "state"  # the only order
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> Filters:
@@ -93,16 +94,6 @@ class Filters:
     @property
     def active(self) -> bool:
         return bool(self.q or self.state)
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    rows: Sequence[Row]
-    first: int
-    last: int
-    total: int
-    before: str
-    after: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +197,8 @@ def said(rows: Sequence[Row]) -> str:
     return f"{len(rows):,} {noun}: {', '.join(parts)}" if rows else "no deployment yet"
 
 
-def cut(rows: Sequence[Row], filters: Filters) -> Page:
-    """The page after (or before) a position. A position whose row has gone still has a place."""
+def cut(rows: Sequence[Row], filters: Filters) -> slicing.Slice:
+    """The page of the rows that satisfy the filters, the worst first."""
     words = filters.q.lower().split()
     kept = [
         row
@@ -216,21 +207,7 @@ def cut(rows: Sequence[Row], filters: Filters) -> Page:
         and (not filters.state or row.state == filters.state)
     ]
     kept.sort(key=lambda row: row.position)
-    keys = [row.position for row in kept]
-    if filters.before:
-        end = bisect_left(keys, filters.before)
-        start = max(0, end - PAGE_SIZE)
-    else:
-        start = bisect_right(keys, filters.after) if filters.after else 0
-        end = min(len(kept), start + PAGE_SIZE)
-    return Page(
-        rows=kept[start:end],
-        first=start + 1,
-        last=end,
-        total=len(kept),
-        before=keys[start] if start and start < end else "",
-        after=keys[end - 1] if start < end < len(kept) else "",
-    )
+    return slicing.cut(kept, lambda row, _: row.position, filters, PAGE_SIZE)
 
 
 def fleet_pins() -> list[InForce]:

@@ -146,7 +146,9 @@ def _channels(user: User, now: datetime) -> Line:
     if not can_somewhere(user, "manage_channels"):
         return Line("Channels", about, "Managed by administrators.")
     if not found["all"]:
-        return Line("Channels", about, "none, so nobody is told", reverse("settings-channels"), attention=True)
+        return Line(
+            "Channels", about, "none, so nobody is told", reverse("settings-channels"), attention=True
+        )
     state = _n(found["all"], "channel") + _off(found["off"])
     failed = last is not None and last["state"] != Delivery.SENT
     if last is None:
@@ -216,4 +218,3 @@ def _n(count: int, one: str, many: str = "") -> str:
 
 def _off(count: int) -> str:
     return f", {count:,} switched off" if count else ""
-

@@ -13,7 +13,6 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from kvaudit.accounts.access import can_somewhere
 from kvaudit.web import foreign, marks, moments, poolbar
 from kvaudit.web.items import ItemStanding
 
@@ -36,12 +35,6 @@ def item_mark(context: Mapping[str, Any], standing: ItemStanding) -> SafeString:
     passed = moments.brief(now - standing.passed) if standing.passed else "never"
     said = f"{standing.sentence}; last passed {passed}{' ago' if standing.passed else ''}"
     return marks.numbered(standing.verdict, standing.item.number, passed, said)
-
-
-@register.simple_tag(takes_context=True)
-def may_somewhere(context: Mapping[str, Any], ability: str) -> bool:
-    """Whether a menu entry makes sense for this reader."""
-    return can_somewhere(context["user"], ability)
 
 
 @register.filter

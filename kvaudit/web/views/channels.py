@@ -95,7 +95,11 @@ def switch(request: SignedIn, pk: int) -> HttpResponse:
     wanted = request.POST.get("enabled") == "yes"
     if wanted != found.enabled:
         switch_channel(channel=found, enabled=wanted, actor=request.user)
-        rest = "What waited for it goes out within a minute." if wanted else "Messages for it wait until it is on again."
+        rest = (
+            "What waited for it goes out within a minute."
+            if wanted
+            else "Messages for it wait until it is on again."
+        )
         messages.success(request, f"The channel was switched {'on' if wanted else 'off'}. {rest}")
     return redirect("settings-channel", found.pk)
 
