@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from ninja import Query, Router, Schema
 from ninja.errors import HttpError
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, BaseModel, Field
 
 from kvaudit.accounts.models import ApiToken, TokenScope
 from kvaudit.api.bearer import require_scope, visible_deployment
@@ -25,7 +25,7 @@ MOST = 500
 Standing = Literal["pass", "attested", "waived", "not applicable", "inconclusive", "error", "fail"]
 
 
-class ItemLine(Schema):
+class ItemLine(BaseModel):
     item: str
     title: str
     status: Standing = Field(description="attested and waived are views: checks_say is what the checks say.")
@@ -40,7 +40,7 @@ class ItemLine(Schema):
     waiver: int | None = Field(description="A waiver in force, whether it changes anything or not.")
 
 
-class ComplianceLine(Schema):
+class ComplianceLine(BaseModel):
     deployment: str
     team: str
     owner: str
@@ -51,7 +51,7 @@ class ComplianceLine(Schema):
     items: list[ItemLine]
 
 
-class ComplianceAnswer(Schema):
+class ComplianceAnswer(BaseModel):
     moment: datetime
     deployments: list[ComplianceLine]
     next: str | None = Field(description="Give it as `after` for the next deployments; null at the end.")

@@ -1,4 +1,5 @@
-"""What goes in and out, for OpenAPI."""
+"""What goes in and out, for OpenAPI. Lines of lists are bare pydantic models: the schema of ninja looks at every field
+of every instance in Python."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 
 from ninja import Schema
-from pydantic import ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 Verdict = Literal["pass", "fail", "inconclusive", "error"]
 
@@ -44,14 +45,14 @@ class GateAnswer(Schema):
     edge_limit_seen_refusing: bool = Field(description="Whether that limit was seen refusing.")
 
 
-class DeploymentLine(Schema):
+class DeploymentLine(BaseModel):
     slug: str
     team: str
     verdict: Verdict
     warn: bool
 
 
-class CheckLine(Schema):
+class CheckLine(BaseModel):
     check: str
     verdict: Verdict = Field(description="What counts now: inconclusive when missing or expired.")
     said: Verdict | None = Field(description="The last verdict; null when it never ran.")

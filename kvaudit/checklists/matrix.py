@@ -72,14 +72,15 @@ class Cells(Mapping[str, Cell]):
 
 
 class Subject(NamedTuple):
-    """A deployment as far as its row shows it: a model instance is dear, and a page has thousands."""
+    """A deployment as far as its row shows it: a model instance is dear, and a page has thousands.
+    ``created_at`` is microseconds."""
 
     pk: int
     slug: str
     team_id: int
     owner: str
     contact: str
-    created_at: datetime
+    created_at: int
     team: Team
 
 
@@ -99,7 +100,7 @@ class Row:
         """Since when the deployment has stood as it does: all of the best, the first of anything worse."""
         moments = [self.cells[key].began for key, status in self.statuses.items() if status is self.status]
         if not moments:
-            return self.deployment.created_at
+            return when(self.deployment.created_at)
         return when(max(moments) if self.status.complies else min(moments))
 
 

@@ -43,7 +43,7 @@ class AssessedQuerySet(DeploymentQuerySet):
         from kvaudit.checklists.models import Attestation, OwnItem, Waiver
 
         when = timezone.now() if moment is None else moment
-        found = list(self.values_list("pk", "slug", "team_id", "owner", "contact", "created_at"))
+        found = list(self.values_list("pk", "slug", "team_id", "owner", "contact", Micros("created_at")))
         teams = Team.objects.in_bulk({row[2] for row in found})
         deployments = [Subject._make((*row, teams[row[2]])) for row in found]
         ids = [each.pk for each in deployments]
@@ -77,7 +77,7 @@ class AssessedQuerySet(DeploymentQuerySet):
                         items[each.team_id],
                         said.get(each.pk, {}),
                         instant,
-                        micros(each.created_at),
+                        each.created_at,
                         attested.about(each),
                         waived.about(each),
                         modes.get(each.pk, ""),
