@@ -1,4 +1,4 @@
-"""The exposure statement of a deployment, out of its states. One query."""
+"""The exposure statement of a deployment, out of its states and its changes of capacity. Two queries."""
 
 from __future__ import annotations
 
@@ -6,31 +6,45 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import F, Func, TextField, Value
+from django.db.models.functions import Coalesce, NullIf
 from django.utils import timezone
 
 from kvaudit.audits.models import CheckState
-from kvaudit.fleet.models import Deployment
-from kvaudit.inquiries.statement import CHECKS, Held, Statement, state
+from kvaudit.fleet.models import Deployment, FingerprintChange
+from kvaudit.inquiries.spans import Held, Statement
+from kvaudit.inquiries.statement import CHECKS, state
 from kvaudit.readings import whole_number
 from kvaudit.verdict import Verdict
 
 _FIELDS = (
     "check_id", "verdict", "severity", "since", "last_confirmed", "expires_at", "closed_at", "expired_by",
-    "fingerprint", "run_id",
+    "run_id",
 )  # fmt: skip
 
 
 def statement_of(deployment: Deployment, since: datetime, until: datetime) -> Statement:
     """What is known of [since, until); the future is not known, so ``until`` is at most now."""
-    until = min(until, timezone.now())
+    now = timezone.now()
+    until = min(until, now)
     rows = (
-        CheckState.objects.filter(deployment=deployment, node=None, check_id__in=CHECKS, since__lt=until)
+        CheckState.objects.filter(deployment=deployment, node=None, check_id__in=CHECKS, since__lt=now)
         .order_by("since", "id")
         .annotate(
-            low=_measure("danger_zone", "0"), high=_measure("danger_zone", "1"), bound=_measure("bound")
+            low=_measure("danger_zone", "0"),
+            high=_measure("danger_zone", "1"),
+            bound=_measure("bound"),
+            # A result kept while its run went on may be older than the run's digest.
+            print=Coalesce(NullIf("fingerprint", Value("")), "run__fingerprint"),
         )
     )
-    return state([_held(row) for row in rows.values_list(*_FIELDS, "low", "high", "bound")], since, until)
+    changes = (
+        FingerprintChange.objects.significant()
+        .filter(deployment=deployment, at__lt=now)
+        .order_by("at")
+        .values_list("at", flat=True)
+    )
+    held = [_held(row) for row in rows.values_list(*_FIELDS, "print", "low", "high", "bound")]
+    return state(held, since, until, changes)
 
 
 def _measure(*path: str) -> Func:
@@ -50,8 +64,8 @@ def _held(row: tuple[Any, ...]) -> Held:
         expires,
         closed,
         expired_by,
-        fingerprint,
         run,
+        fingerprint,
         low,
         high,
         bound,

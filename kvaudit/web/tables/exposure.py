@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from kvaudit.inquiries.statement import Span, Standing, Statement
+from kvaudit.inquiries.spans import Span, Standing, Statement
 from kvaudit.web import foreign, moments
 from kvaudit.web.tables.history import moment
 
@@ -29,10 +29,14 @@ VERDICTS = {
     Standing.BOUNDED: "pass",
 }
 MEANING = {
-    Standing.UNTESTED: "No valid pass of canary and rejection covers this time, and nothing was found: not known.",
-    Standing.LEAKING: "A check saw foreign text, or answers that did not come from their prompts.",
-    Standing.DANGER: "Prompts of these lengths were accepted and reached the path that leaks.",
-    Standing.BOUNDED: "Tests of that configuration passed; they bound the rate of leaks, they do not exclude one.",
+    Standing.UNTESTED: "No valid pass of canary and rejection on one fingerprint covers this time, and nothing was "
+    "found: not known.",
+    Standing.LEAKING: "A check saw foreign text, or answers that did not come from their prompts; nothing has shown "
+    "since that it ended.",
+    Standing.DANGER: "Prompts longer than the pool would be accepted and reach the path that leaks, and nothing has "
+    "shown that it ended. Whether any came, a request log tells.",
+    Standing.BOUNDED: "Canary and rejection passed on this fingerprint; they bound the rate of leaks, they do not "
+    "exclude one.",
 }
 
 
@@ -77,14 +81,15 @@ class Total:
 
 
 def window_of(query: Mapping[str, str], now: datetime) -> Window:
-    """From ``from`` and ``to``; the last 30 days where nothing sensible is given."""
+    """From ``from`` and ``to``; the last 30 days where nothing is given, and with a ``problem`` where it makes no
+    sense: a page says so beside them, whatever people keep or send on is not made."""
     texts = {name: foreign.query_text(query.get(name), 40) for name in ("from", "to")}
     since = moment(texts["from"]) if texts["from"] else None
     until = moment(texts["to"], end=True) if texts["to"] else None
     problem = ""
     for name, found in (("from", since), ("to", until)):
-        if texts[name] and found is None:
-            problem = f"“{foreign.plain(texts[name], 40)}” is no date: write 2026-09-01 or 2026-09-01T14:30."
+        if (query.get(name) or "").strip() and found is None:  # also what is nothing once it is cleaned
+            problem = f"“{foreign.plain(query[name], 40)}” is no date: write 2026-09-01 or 2026-09-01T14:30."
     end = min(until or now, now)
     start = since or end - DEFAULT
     if not problem and start >= end:
@@ -112,17 +117,38 @@ def sentence(statement: Statement) -> str:
     gap = f" Nothing is known of {_time(untested)} ({share}) of it." if untested else ""
     if statement.worst is Standing.LEAKING:
         leaking = _time(statement.time(Standing.LEAKING))
-        return f"Yes: in this window the deployment was shown leaking for {leaking}.{gap}"
+        unseen = _unseen(statement, Standing.LEAKING)
+        return f"Yes: in this window the deployment was shown leaking for {leaking}.{unseen}{gap}"
     if statement.worst is Standing.DANGER:
         return (
             f"Possibly: the danger zone was open for {_time(statement.time(Standing.DANGER))}; no test showed a leak, "
-            f"and a request in it may have met one.{gap}"
+            f"and a request in it may have met one.{_unseen(statement, Standing.DANGER)}{gap}"
         )
     if statement.worst is Standing.UNTESTED:
         bounded = statement.time(Standing.BOUNDED)
         rest = f" For the other {_time(bounded)} {_bounded(statement)}" if bounded else ""
         return f"Not known: {_time(untested)} ({share}) of this window is untested.{rest}"
     return f"Not shown at any time: throughout, {_bounded(statement)} That is a bound, not a no."
+
+
+def _unseen(statement: Statement, standing: Standing) -> str:
+    """How much of it goes on only because nobody looked again, or looking decided nothing."""
+    last = statement.last_look(standing)
+    if last is None:
+        return ""
+    length = _time(statement.unconfirmed(standing))
+    return f" For {length} of that nobody looked again with a result: the last look was at {_minute(last)}."
+
+
+def why(span: Span) -> str:
+    """The reason of a span, and since when nobody has looked again."""
+    if span.last_look is None:
+        return span.why
+    return f"{span.why}; not looked at again with a result since {_minute(span.last_look)}"
+
+
+def _minute(when: datetime) -> str:
+    return f"{timezone.localtime(when):%Y-%m-%d %H:%M %Z}"
 
 
 def _bounded(statement: Statement) -> str:
@@ -172,7 +198,7 @@ def pieces(statement: Statement) -> list[Piece]:
 
 def _title(span: Span) -> str:
     start, end = (f"{timezone.localtime(each):%Y-%m-%d %H:%M}" for each in (span.start, span.end))
-    return f"{span.standing}, {start} to {end}: {span.why}"
+    return f"{span.standing}, {start} to {end}: {why(span)}"
 
 
 def described(statement: Statement) -> str:
@@ -180,12 +206,13 @@ def described(statement: Statement) -> str:
     return ", ".join(f"{each.standing} {each.share}" for each in totals(statement))
 
 
-def rows(statement: Statement) -> Sequence[tuple[Span, str, str]]:
-    """The table twin, in order of time: span, style of its mark, what its bound reads."""
+def rows(statement: Statement) -> Sequence[tuple[Span, str, str, str]]:
+    """The table twin, in order of time: span, style of its mark, why, what its bound reads."""
     return [
         (
             span,
             VERDICTS[span.standing],
+            why(span),
             "" if span.bound is None else f"{span.bound:.2%}".replace("%", "\u00a0%"),
         )
         for span in statement.spans
@@ -201,6 +228,8 @@ EXPORT_HEAD = (
     "danger zone low",
     "danger zone high",
     "bound",
+    "fingerprint",
+    "last look with a result (UTC)",
 )
 
 
@@ -218,6 +247,8 @@ def export(statement: Statement) -> list[tuple[object, ...]]:
                 low,
                 high,
                 span.bound,
+                span.fingerprint,
+                span.last_look.isoformat() if span.last_look else None,
             )
         )
     return lines

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from kvaudit.inquiries.importing import Zone
 from kvaudit.inquiries.request_log import MOST_TOKENS
-from kvaudit.inquiries.statement import Statement
+from kvaudit.inquiries.spans import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ def zones(statement: Statement, low: str, high: str) -> Asked:
     """``low`` and ``high`` as they were typed; where both are empty, every zone that was open, at its own time."""
     if not low.strip() and not high.strip():
         return Asked(
-            [Zone(span.start, span.end, *span.zone) for span in statement.dangers if span.zone is not None]
+            [Zone(span.start, span.end, *span.zone) for span in statement.zones if span.zone is not None]
         )
     first, last = _tokens(low) if low.strip() else 0, _tokens(high) if high.strip() else MOST_TOKENS
     if first is None or last is None or first >= last:

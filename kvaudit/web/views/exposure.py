@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django.http import HttpResponse, HttpResponseBase
+from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
 
@@ -12,6 +12,7 @@ from kvaudit.inquiries.models import RequestLog
 from kvaudit.web.page import SignedIn, deployment_or_404, page
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import exposure as table
+from kvaudit.web.tables.log_queries import left_out as not_in_queries
 from kvaudit.web.tables.log_queries import queries
 
 MOST_SPANS = 500
@@ -39,6 +40,7 @@ def exposure(request: SignedIn, slug: str) -> HttpResponse:
         "spans": spans[-MOST_SPANS:],
         "left_out": max(0, len(spans) - MOST_SPANS),
         "queries": queries(statement),
+        "not_in_queries": not_in_queries(statement),
         "logs": list(RequestLog.objects.of(deployment).select_related("imported_by")[:MOST_LOGS]),
         "may_import": can(request.user, "read_evidence", deployment.team_id),
     }
@@ -49,6 +51,8 @@ def exposure(request: SignedIn, slug: str) -> HttpResponse:
 def as_csv(request: SignedIn, slug: str) -> HttpResponseBase:
     deployment = deployment_or_404(request.user, slug)
     window = table.window_of(request.GET, timezone.now())
+    if window.problem:
+        return HttpResponseBadRequest(window.problem, content_type="text/plain; charset=utf-8")
     statement = statement_of(deployment, window.since, window.until)
     name = f"exposure-{deployment.slug}-{window.since:%Y-%m-%d}-{window.until:%Y-%m-%d}.csv"
     return streamed(table.export(statement), name)

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from kvaudit.audits.models import CheckState, Result
-from kvaudit.fleet.models import Tenant
+from kvaudit.audits.models import CheckState, Result, Run
+from kvaudit.fleet.models import FingerprintChange, Tenant
 from kvaudit.inquiries import tasks
 from kvaudit.inquiries.models import LogImport, RequestLog
 from tests.web import scene
@@ -46,7 +46,7 @@ def test_never_tested_is_not_known(people, pair):
 def test_an_open_danger_zone(people, open_zone):
     page = shown(people.viewer.get("/d/chat-large/exposure/"))
     assert "Possibly: the danger zone was open for 5 d" in page
-    assert "prompts of 681,274 to 1,048,569 tokens reached the rejection path" in page
+    assert "prompts of 681,274 to 1,048,569 tokens would reach the rejection path" in page
     assert "prompt_tokens &gt;= 681274 AND prompt_tokens &lt; 1048570" in page
 
 
@@ -61,12 +61,68 @@ def test_a_leak_is_a_yes(people, open_zone):
 def test_passes_bound_and_say_so(people, pair):
     run = scene.stands(pair, {"canary": "pass", "rejection": "pass"})
     for check in ("canary", "rejection"):
-        since(pair, check, 40)
+        since(pair, check, 40, fingerprint="0123456789abcdef")
     Result.objects.filter(run=run, check_id="canary").update(measures={"bound": 0.0489})
     page = shown(people.viewer.get("/d/chat-large/exposure/"))
     assert "fewer than 4.9% of requests like ours" in page
     assert "That is a bound, not a no." in page
     assert "4.89\u00a0%" in page
+    assert '<span class="digest nowrap">01234567</span>' in page
+    lines = b"".join(people.viewer.get("/d/chat-large/exposure/csv/").streaming_content).decode().splitlines()
+    assert lines[1].endswith(",0.0489,0123456789abcdef,")
+
+
+def test_passes_of_two_configurations_bound_nothing(people, pair):
+    scene.stands(pair, {"canary": "pass", "rejection": "pass"})
+    since(pair, "canary", 40, fingerprint="aaaaaaaaaaaaaaaa")
+    since(pair, "rejection", 40, fingerprint="bbbbbbbbbbbbbbbb")
+    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Not known: 30 d" in page
+    assert "canary had passed on fingerprint aaaaaaaa, rejection on fingerprint bbbbbbbb" in page
+    since(pair, "rejection", 40, fingerprint="")
+    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Not known: 30 d" in page
+    assert "rejection on an unknown fingerprint" in page
+
+
+def test_a_digest_that_came_after_the_result_is_that_of_the_run(people, pair):
+    run = scene.stands(pair, {"canary": "pass", "rejection": "pass"})
+    for check in ("canary", "rejection"):
+        since(pair, check, 40)
+    Run.objects.filter(pk=run.pk).update(fingerprint="0123456789abcdef")
+    assert "Not shown at any time" in shown(people.viewer.get("/d/chat-large/exposure/"))
+
+
+def test_a_zone_that_nobody_looked_at_again_stays_open_and_says_so(people, open_zone):
+    now = timezone.now()
+    looked = now - timedelta(days=19)
+    since(
+        open_zone, "pool", 20, last_confirmed=looked, expires_at=now - timedelta(days=12), fingerprint="one"
+    )
+    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Possibly: the danger zone was open for 20 d" in page
+    assert "For 12 d of that nobody looked again with a result" in page
+    assert f"not looked at again with a result since {looked:%Y-%m-%d %H:%M} UTC" in page
+    assert page.count("prompt_tokens &gt;= 681274 AND") == 2  # one opening, in SQL and in BigQuery
+    lines = b"".join(people.viewer.get("/d/chat-large/exposure/csv/").streaming_content).decode().splitlines()
+    assert len(lines) == 4
+    assert lines[3].endswith(f",681274,1048570,,one,{looked.isoformat()}")
+
+
+def test_a_capacity_change_ends_a_zone_that_had_aged(people, open_zone):
+    now = timezone.now()
+    since(open_zone, "pool", 20, last_confirmed=now - timedelta(days=19), expires_at=now - timedelta(days=12))
+    change = FingerprintChange(
+        deployment=open_zone,
+        node=open_zone.nodes.first(),
+        at=now - timedelta(days=9, hours=20),
+        significant=False,
+        summary="x",
+    )
+    change.save()
+    assert "danger zone was open for 20 d" in shown(people.viewer.get("/d/chat-large/exposure/"))
+    FingerprintChange.objects.update(significant=True)
+    assert "danger zone was open for 10 d" in shown(people.viewer.get("/d/chat-large/exposure/"))
 
 
 def test_the_window_is_in_the_url(people, open_zone):
@@ -87,7 +143,12 @@ def test_the_window_is_in_the_url(people, open_zone):
 def test_odd_windows_are_answered_in_words(people, open_zone, query):
     answer = people.viewer.get(f"/d/chat-large/exposure/?{query}")
     assert answer.status_code == 200
-    assert people.viewer.get(f"/d/chat-large/exposure/csv/?{query}").status_code == 200
+    assert 'role="alert"' in shown(answer)
+    assert "Shown are the last 30 days." in shown(answer)
+    answer = people.viewer.get(f"/d/chat-large/exposure/csv/?{query}")
+    assert answer.status_code == 400
+    assert answer["Content-Type"].startswith("text/plain")
+    assert answer.content.decode().endswith(".")
 
 
 def test_a_stranger_finds_nothing(people, open_zone):
@@ -100,12 +161,12 @@ def test_csv_has_a_line_for_every_span(people, open_zone):
     lines = b"".join(people.viewer.get("/d/chat-large/exposure/csv/").streaming_content).decode().splitlines()
     assert len(lines) == 3
     assert "danger zone open" in lines[2]
-    assert lines[2].endswith("681274,1048570,")
+    assert lines[2].endswith("681274,1048570,,,")
 
 
 def test_the_number_of_queries_is_fixed(people, open_zone, django_assert_max_num_queries):
     people.viewer.get("/d/chat-large/exposure/")
-    with django_assert_max_num_queries(12) as few:
+    with django_assert_max_num_queries(13) as few:
         people.viewer.get("/d/chat-large/exposure/")
     for _ in range(5):
         CheckState.objects.filter(closed_at=None).update(closed_at=timezone.now())
