@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from html import escape
 
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
@@ -63,6 +64,8 @@ def cells(row: Row, columns: Sequence[Item], address: str, suffix: str, now: dat
             extra = '<span class="warn">warning</span>'
         elif cell.leak and cell.waiver is not None:
             extra = '<span class="warn">not waivable</span>'
+        elif status in (Status.WAIVED, Status.ATTESTED) and cell.until is not None:
+            extra = f'<span class="until">to {timezone.localtime(cell.until):%Y-%m-%d}</span>'
         shown.append(
             f'<td data-label="{label}"><a class="cell" href="{home}items/{key}/{end}" '
             f'title="{label}: {LONG[status]}; {_escaped(cell.reason)}">'

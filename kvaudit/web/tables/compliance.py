@@ -4,9 +4,9 @@ reader may see; a page, a print and an export are cuts of it."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 
 from django.utils import timezone
 
@@ -206,45 +206,3 @@ def ending(user: User, now: datetime, days: int | None = None) -> list[Ending]:
                 )
             )
     return sorted(found, key=lambda each: (each.expires_at, each.place, each.item))
-
-
-COLUMNS = (
-    "deployment", "team", "owner", "contact", "item", "title", "status", "checks_say", "since_utc",
-    "until_utc", "warning", "reason", "attested_by", "waived_by", "waiver_requested_by", "deployment_status",
-    "overdue_since_utc", "as_of_utc",
-)  # fmt: skip
-
-
-def export_rows(matrix: Matrix, rows: Sequence[Row]) -> Iterator[Sequence[object]]:
-    """A line per cell, header first; the same cells as on the page."""
-    yield COLUMNS
-    for row in rows:
-        each = row.deployment
-        for key, cell in row.cells.items():
-            waived = cell.waiver if cell.status is Status.WAIVED else None
-            attested = cell.attestation if cell.status is Status.ATTESTED else None
-            yield (
-                each.slug,
-                each.team.slug,
-                each.owner,
-                each.contact,
-                key,
-                cell.item.title,
-                cell.status.value,
-                cell.verdict.value if cell.verdict else "",
-                utc(cell.since),
-                utc(cell.until),
-                "yes" if cell.warn else "",
-                cell.reason,
-                attested.author if attested else "",
-                waived.approver if waived else "",
-                waived.author if waived else "",
-                row.status.value,
-                utc(row.overdue_since),
-                utc(matrix.moment),
-            )
-
-
-def utc(moment: datetime | None) -> str:
-    """ISO 8601 in UTC; "" for none."""
-    return "" if moment is None else moment.astimezone(UTC).isoformat()

@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 from django.utils import timezone
 
 from kvaudit.checklists.matrix import Matrix, Row
+from kvaudit.checklists.models import Waiver
 from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign
 from kvaudit.web.figures import compliance as trend
@@ -18,6 +19,7 @@ from kvaudit.web.figures.frame import answer
 from kvaudit.web.page import SignedIn, page, zone_of
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import compliance as table
+from kvaudit.web.tables import compliance_export as export
 from kvaudit.web.tables.saved_views import shelf_of
 from kvaudit.web.tables.slicing import cut
 
@@ -48,6 +50,7 @@ def compliance(request: SignedIn) -> HttpResponse:
         "statuses": [status.value for status in Status],
         "sorts": table.SORTS.items(),
         "figure": trend.figure_of(request.user, filters.team),
+        "waiting": Waiver.objects.visible_to(request.user).pending(now).count(),
         "saved": shelf_of(request, "compliance"),
     }
     return render(request, "compliance/compliance.html", context)
@@ -59,7 +62,10 @@ def printed(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     matrix = table.matrix_of(request.user, filters.moment)
     found = table.matching(matrix.rows, filters)
-    context = _context(matrix, found, filters) | {"columns": table.columns_of(matrix, found)}
+    context = _context(matrix, found, filters) | {
+        "columns": table.columns_of(matrix, found),
+        "by_word": export.stood_by_word(found),
+    }
     frame = render_to_string("compliance/print.html", context, request)
     return StreamingHttpResponse(_printed(frame, found, context, request.user.zone))
 
@@ -83,7 +89,7 @@ def as_csv(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     matrix = table.matrix_of(request.user, filters.moment)
     rows = table.matching(matrix.rows, filters)
-    return streamed(table.export_rows(matrix, rows), f"compliance-{matrix.moment:%Y-%m-%d}.csv")
+    return streamed(export.export_rows(matrix, rows), f"compliance-{matrix.moment:%Y-%m-%d}.csv")
 
 
 @page()
@@ -98,7 +104,7 @@ def _context(matrix: Matrix, found: list[Row], filters: table.Filters) -> dict[s
     standing, said = table.sentence(everything)
     return {
         "section": "compliance",
-        "now": timezone.now(),
+        "now": matrix.moment,  # ages are told from the moment that is shown
         "moment": matrix.moment,
         "past": filters.moment is not None,
         "suffix": f"?as_of={filters.as_of}" if filters.moment is not None else "",

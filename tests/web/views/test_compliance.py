@@ -111,6 +111,33 @@ def test_the_export_is_safe_to_open_and_says_what_the_page_says(people, pair):
     assert rows[0]["reason"] == "failing: pool"
 
 
+def test_until_when_and_by_whose_word_is_on_page_print_and_export(people, pair):
+    scene.stands(pair, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
+    until = timezone.now() + timedelta(days=5)
+    waiver = a_waiver(pair, "1", expires_at=until, reason="=Hardware <b>arrives</b> in May.")
+    day = f"{timezone.localtime(until):%Y-%m-%d}"
+    assert f">to {day}<" in text(people.viewer, "/compliance/")
+    printed = text(people.viewer, "/compliance/print/")
+    assert f"waiver {waiver.pk} until" in printed
+    said = re.sub("</?bdi[^>]*>", "", printed)
+    assert (
+        f"approved by {waiver.decided_by.get_username()}: =Hardware &lt;b&gt;arrives&lt;/b&gt; in May."
+        in said
+    )
+    rows = list(csv.DictReader(io.StringIO(text(people.viewer, "/compliance/csv/"))))
+    (row,) = [row for row in rows if row["status"] == "waived"]
+    assert (row["item"], row["claim"]) == ("1", f"waiver {waiver.pk}")
+    assert row["claim_reason"].lstrip("'") == "=Hardware <b>arrives</b> in May."
+    assert row["claim_reason"].startswith("'"), "no formula"
+    assert not any(row["claim"] for row in rows if row["status"] != "waived")
+
+
+def test_waivers_that_wait_are_counted_where_they_are_decided(people, pair):
+    assert "to decide" not in text(people.viewer, "/compliance/")
+    a_waiver(pair, "1", decision="pending", decided_by=None, decided_at=None)
+    assert "Waivers (1 to decide)" in text(people.viewer, "/compliance/")
+
+
 def test_filters_narrow_page_print_and_export_alike(people, pair):
     scene.stands(pair, dict.fromkeys(EVERYTHING, "pass"))
     bad = scene.a_pair("bad", team=people.team)
