@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvaudit.checks import register
+from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.trials import (
@@ -87,8 +88,9 @@ class Accounting:
                 tokens = SHORTEST + prober.draw(SPREAD)
                 prompt = await prober.framed(marker, tokens, nonce.question, tenant=tenant, lead=lead)
                 reply = await prober.ask(tenant, prompt, max_tokens=16, stream=number % 2 == 0)
-                seen.trials.append(trial("unique", reply, tenant=tenant, nonce=nonce, room=16, repeat=number))
-                seen.evidence.extend(reply.evidence)
+                found = trial("unique", reply, tenant=tenant, nonce=nonce, room=16, repeat=number)
+                seen.trials.append(found)
+                seen.evidence.extend(told(reply, found))
                 if problem := await harmed(prober, reply):
                     raise Stop(f"Stopped: {problem}", harm=True)
         except Stop as stop:

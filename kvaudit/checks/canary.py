@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvaudit.checks import register
+from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.canary_verdict import judge_canary
 from kvaudit.checks.contract import Audit
@@ -42,6 +43,9 @@ OVERHEAD = 4096
 
 REPLAYED_ROUNDS = 3
 
+NO_NUMBER = "the text that came back did not contain a record's number"
+NO_FRAME = "how long the planted records are is not known"
+
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
@@ -58,6 +62,7 @@ class Sighting:
     decoy: bool
     suspicious: bool
     earlier_run: bool = False
+    no_ordinals: str = ""  # why the pages are unknown
 
     @property
     def verified(self) -> bool:
@@ -287,8 +292,9 @@ class _Campaign:
         self._plant(marker, prompt)
         room = prober.room(cell.tokens, ANSWER_TOKENS)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
-        seen.trials.append(trial(cell.name, reply, tenant=tenant, nonce=nonce, room=room, repeat=number))
-        seen.evidence.extend(reply.evidence)
+        noted = trial(cell.name, reply, tenant=tenant, nonce=nonce, room=room, repeat=number)
+        seen.trials.append(noted)
+        seen.evidence.extend(told(reply, noted))
         if reply.outcome is Outcome.ANSWERED:
             seen.own_tokens += cell.tokens + (reply.completion_tokens or 0)
         # Truncated and cancelled answers are searched too: a marker in half an answer is a leak.
@@ -312,7 +318,9 @@ class _Campaign:
     def _sighting(self, match: Match, tenant: str, cell: Cell, number: int, text: str) -> Sighting:
         marker: Marker = match.marker
         page, frame = self._prober.limits.page, self._frames.get(marker, 0)
-        numbers = frame_numbers(text, marker) if frame else ()
+        ordinals = tuple(
+            dict.fromkeys(number * frame // page for number in (frame_numbers(text, marker) if frame else ()))
+        )
         return Sighting(
             reader=tenant,
             planted_by=marker.tenant,
@@ -321,10 +329,11 @@ class _Campaign:
             length=cell.tokens,
             cell=cell.name,
             round=number,
-            ordinals=tuple(dict.fromkeys(number * frame // page for number in numbers)),
+            ordinals=ordinals,
             decoy=marker.decoy,
             suspicious=match.suspicious,
             earlier_run=marker in self._earlier,
+            no_ordinals="" if ordinals else NO_NUMBER if frame else NO_FRAME,
         )
 
     async def count(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kvaudit.checks.asked import WITHOUT_NONCE
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, saying, void_share, voids
 from kvaudit.stats.bounds import interval, leak_bound
@@ -204,6 +205,7 @@ def _shown(hit: Sighting) -> dict[str, Any]:
         "round": hit.round,
         "page_ordinals": list(hit.ordinals),
         "page_ordinals_are": "approximate",
+        "page_ordinals_unknown": hit.no_ordinals,
         "planted_in_an_earlier_run": hit.earlier_run,
     }
 
@@ -222,7 +224,7 @@ def _matrix(seen: CanarySeen) -> list[dict[str, Any]]:
         by_round = row["rounds"]
         by_round.extend([None] * (one.repeat + 1 - len(by_round)))
         if by_round[one.repeat] is None or one.wrong:
-            by_round[one.repeat] = "without nonce" if one.wrong else one.outcome.value
+            by_round[one.repeat] = WITHOUT_NONCE if one.wrong else one.outcome.value
     for hit in seen.sightings:
         if hit.verified and hit.cell in rows:
             rows[hit.cell]["hits"] += 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kvaudit.checks import register
+from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Reply, Stop
 from kvaudit.checks.coherence_verdict import LEAST_BASELINE, judge_coherence
 from kvaudit.checks.contract import Audit
@@ -234,10 +235,9 @@ class _Session:
         prompt = await prober.framed(marker, reading.tokens, tail, needles, tenant=tenant)
         room = prober.room(reading.tokens, wanted)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
-        seen.trials.append(
-            trial(reading.name, reply, tenant=tenant, nonce=None, room=room, repeat=reading.fresh)
-        )
-        seen.evidence.extend(reply.evidence)
+        found = trial(reading.name, reply, tenant=tenant, nonce=None, room=room, repeat=reading.fresh)
+        seen.trials.append(found)
+        seen.evidence.extend(told(reply, found))
         if reply.outcome is Outcome.ANSWERED:
             return reply
         if problem := await harmed(prober, reply):

@@ -9,6 +9,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Limits, Outcome, Prober, Reply, Stop
 from kvaudit.checks.concurrency_load import Job, Lengths, Volley
 from kvaudit.checks.trials import Trial, trial
@@ -249,15 +250,16 @@ class Load:
             self.seen.own_markers += any(
                 match.run >= HIT_RUN for match in Matcher([built.marker]).find(reply.text)
             )
-        self.search(reply, built.marker, arm)
+        self.search(reply, built.marker, noted)
         return reply
 
-    def search(self, reply: Reply, own: Marker, arm: str) -> None:
+    def search(self, reply: Reply, own: Marker, noted: Trial) -> None:
         """Look for any other marker, in half answers too. Raises `Stop` on a hit."""
+        arm = noted.name
         found = [self._sighting(match, reply, own, arm) for match in self._matcher.find(reply.text, own=own)]
         self.seen.sightings.extend(found)
         if found or reply.outcome is not Outcome.CANCELLED:
-            self.seen.evidence.extend(reply.evidence)
+            self.seen.evidence.extend(told(reply, noted))
         for one in found:
             if not one.suspicious and not one.decoy:
                 raise Stop(f"Stopped at the first verified hit: {one.kind}, arm {arm}.", harm=True)

@@ -45,15 +45,14 @@ class Session:
             )
             room = prober.room(prompt.tokens, ANSWER_TOKENS)
             reply = await prober.ask(self.tenant, prompt, max_tokens=room)
-            load.seen.trials.append(
-                trial(arm, reply, tenant=self.tenant, nonce=None, room=room, repeat=number)
-            )
+            noted = trial(arm, reply, tenant=self.tenant, nonce=None, room=room, repeat=number)
+            load.seen.trials.append(noted)
             if at == first:
                 self.cached = reply.cached_tokens
             if reply.outcome is Outcome.ANSWERED:
                 asked += 1
                 found += needle.answered(reply.text)
-            load.search(reply, self.marker, arm)
+            load.search(reply, self.marker, noted)
         return found, asked
 
 

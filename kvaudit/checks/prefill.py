@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kvaudit.checks import register
+from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.prefill_verdict import judge_prefill
@@ -125,11 +126,12 @@ class Prefill:
         prompt = await prober.framed(marker, tokens, nonce.question, tenant=tenant, lead=lead)
         room = prober.room(tokens, ANSWER_TOKENS)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
-        seen.evidence.extend(reply.evidence)
+        found = trial(name, reply, tenant=tenant, nonce=nonce, room=room)
+        seen.evidence.extend(told(reply, found))
         if problem := await harmed(prober, reply):
             seen.unhealthy = problem
             raise Stop(f"Stopped at {tokens:,} tokens: {problem}", harm=True)
-        return trial(name, reply, tenant=tenant, nonce=nonce, room=room)
+        return found
 
     def judge(self, seen: PrefillSeen, audit: Audit) -> Result:
         if seen.unaskable:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kvaudit.checks import register
+from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Outcome, Plan, Prober, Reply, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.prefix_verdict import judge_prefix
@@ -266,9 +267,10 @@ class _Arms:
         reply = await self._prober.ask(
             tenant, prompt, max_tokens=max_tokens, temperature=temperature, salt=salt, stream=stream
         )
-        self._seen.trials.append(trial(arm, reply, tenant=tenant, nonce=None, room=max_tokens, repeat=repeat))
+        found = trial(arm, reply, tenant=tenant, nonce=None, room=max_tokens, repeat=repeat)
+        self._seen.trials.append(found)
         if not arm.startswith(("timed", "filler", "store")):
-            self._seen.evidence.extend(reply.evidence)
+            self._seen.evidence.extend(told(reply, found))
         if problem := await harmed(self._prober, reply):
             self._seen.unhealthy = problem
             raise Stop(f"Stopped: {problem}", harm=True)

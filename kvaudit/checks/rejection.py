@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvaudit.checks import register
+from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.ladder import CLOSE, LONGEST_SEARCHED, Rung, bisect, rungs
@@ -183,7 +184,7 @@ class _Climb:
         reply = await prober.ask(tenant, prompt, max_tokens=room, stream=repeat % 2 == 0)
         found = trial(name, reply, tenant=tenant, nonce=nonce, room=room, repeat=repeat)
         self._seen.trials.append(found)
-        self._seen.evidence.extend(reply.evidence)
+        self._seen.evidence.extend(told(reply, found))
         return found
 
     async def settled(self) -> dict[str, float]:

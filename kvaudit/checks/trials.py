@@ -132,8 +132,8 @@ def denied(trials: Iterable[Trial]) -> Trial | None:
 
 
 def kept(evidence: Sequence[Evidence], most: int = 200) -> tuple[Evidence, ...]:
-    """Evidence of a result, each body once, the newest kept when there is too much."""
-    return tuple({item.sha256: item for item in evidence[-most * 3 :]}.values())
+    """Evidence of a result, each body once for every request, the newest kept when there is too much."""
+    return tuple({(item.sha256, item.source): item for item in evidence[-most * 3 :]}.values())
 
 
 class Say(Protocol):

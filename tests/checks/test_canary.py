@@ -264,3 +264,10 @@ def test_a_marker_of_an_earlier_run_is_a_hit_too(monkeypatch: pytest.MonkeyPatch
     assert result.verdict is FAIL
     assert result.measures["hits"][0]["planted_in_an_earlier_run"] is True
     assert result.measures["earlier_markers"] == 1
+
+
+def test_a_hit_names_its_pages_or_says_why_it_cannot() -> None:
+    result, _, _ = in_lab("canary", ["stale_pages"], permission=FEW)
+    assert result.verdict is FAIL, "it never leaked: this test shows nothing"
+    for hit in result.measures["hits"]:
+        assert bool(hit["page_ordinals"]) != bool(hit["page_ordinals_unknown"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kvaudit import runner
+from kvaudit.checks.asked import asked_in
 from kvaudit.checks.asking import Outcome
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
@@ -214,6 +215,16 @@ def test_without_a_seal_generated_text_is_not_kept_at_all(monkeypatch: pytest.Mo
     _, results = audited(["rejection"], ["stale_pages"], meddle=labs.append)
     assert results[0].verdict is Verdict.FAIL
     assert {item.kind for result in results for item in result.evidence} == {"request", "response"}
+
+
+def test_every_piece_of_evidence_says_which_request_it_belongs_to() -> None:
+    _, (result,) = audited(["rejection"], ["none"])
+    asked = [asked_in(item.source) for item in result.evidence]
+    assert len(asked) == 2 * sum(rung["trials"] for rung in result.measures["rungs"])
+    told = {(one.name, one.tokens, one.ended) for one in asked}
+    for rung in result.measures["rungs"]:
+        assert (rung["name"], rung["tokens"], "refused" if rung["refused"] else "answered") in told
+    assert {one.round for one in asked if one.name == "N"} == {1, 2, 3}
 
 
 def test_keys_and_salts_are_in_no_result() -> None:
