@@ -110,7 +110,8 @@ class StateChange(models.Model):
     objects = StateChangeQuerySet.as_manager()
 
     class Meta:
-        indexes = [models.Index(fields=["deployment", "-id"], name="audits_change_of_deployment")]
+        # By moment: whoever shows some of a deployment's changes shows the newest, or those of a window.
+        indexes = [models.Index(fields=["deployment", "-at", "-id"], name="audits_change_when")]
 
     def __str__(self) -> str:
         return self.summary
