@@ -136,6 +136,7 @@ class PrefillBucket(models.Model):
 
 
 class ImportState(models.TextChoices):
+    RECEIVING = "receiving"
     QUEUED = "queued"
     RUNNING = "running"
     FINISHED = "finished"
@@ -143,12 +144,13 @@ class ImportState(models.TextChoices):
     CANCELLED = "cancelled"
 
 
-LIVE = (ImportState.QUEUED, ImportState.RUNNING)
+LIVE = (ImportState.RECEIVING, ImportState.QUEUED, ImportState.RUNNING)
 
 
 class LogImport(models.Model):
-    """The work of importing an uploaded log. While it is live its file waits in `LogPart`, sealed; only a
-    finished one has a ``log``. ``token`` names the worker that reads it, ``seen_at`` is its last sign of life."""
+    """The work of importing an uploaded log. While it is live its file is in `LogPart`, sealed; only a finished one
+    has a ``log``. ``token`` names the worker that reads it, ``seen_at`` is the last sign of life of whoever receives
+    or reads it; until it is received, ``size`` is what has come."""
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="log_imports")
     name = models.CharField(max_length=200)

@@ -1,39 +1,29 @@
-"""Imports of uploaded request logs as queued work: begin, cancel, and end what no worker works on any more."""
+"""Imports of uploaded request logs as queued work: queue, cancel, and end what nobody works on any more. How a file
+comes here is in `receiving`."""
 
 from __future__ import annotations
 
-import io
 import logging
-from collections.abc import Sequence
-from datetime import datetime, timedelta
-from typing import IO
+from datetime import timedelta
 
 from celery import current_app
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerDown
 
 from kvaudit.accounts.access import require
 from kvaudit.accounts.models import User
-from kvaudit.accounts.sealing import seal
-from kvaudit.audits.canonical import clean_text
-from kvaudit.fleet.models import Deployment
-from kvaudit.inquiries.importing import Zone
 from kvaudit.inquiries.models import ImportState, LogImport, LogPart
-from kvaudit.inquiries.request_log import NoLog, read
 from kvaudit.ledger.services import record
 
 log = logging.getLogger(__name__)
 
-PART = 1024 * 1024
-"""Bytes of the file in one row."""
-
-MOST_BYTES = 2 * 1024**3
-
 SILENT = timedelta(seconds=60)
 """A worker writes every second; one that wrote nothing for so long is gone."""
+
+STALLED = timedelta(minutes=10)
+"""An upload of which nothing came for so long has been given up; a megabyte a minute is still an upload."""
 
 RING_AGAIN = timedelta(seconds=60)
 PATIENCE = timedelta(hours=6)
@@ -42,46 +32,24 @@ PATIENCE = timedelta(hours=6)
 MOST_AT_ONCE = 50
 
 LOST = "The worker that read this log was lost in the middle of it. Nothing was kept: import the log again."
+BROKEN_OFF = "The upload broke off before the whole file had come. Nothing was kept: import the log again."
 NOBODY = (
     "No worker took this import in time. Nothing was kept: see that workers run, then import the log again."
 )
+_GIVEN_UP = {
+    ImportState.RECEIVING: BROKEN_OFF,
+    ImportState.QUEUED: NOBODY,
+    ImportState.RUNNING: LOST,
+}
 
 
-def begin(
-    *, deployment: Deployment, file: IO[bytes], size: int, name: str, since: datetime, until: datetime,
-    zones: Sequence[Zone], actor: User,
-) -> LogImport:  # fmt: skip
-    """Store the file, sealed, part by part, and ring for a worker. Raises `NoLog` for what can be seen to be no
-    log from its beginning, or is too large; PermissionDenied unless the actor may read evidence."""
-    require(actor, "read_evidence", deployment.team)
-    if size > MOST_BYTES:
-        raise NoLog("The file is larger than 2 GB: import it on the server with manage.py request_log.")
-    head = file.read(PART)
-    try:
-        next(read(io.BytesIO(head)), None)
-    except NoLog:
-        if head.strip() or len(head) < PART:
-            raise
-    with transaction.atomic():
-        work = LogImport.objects.create(
-            deployment=deployment,
-            name=clean_text(name, 200) or "request log",
-            size=size,
-            since=since,
-            until=until,
-            zones=[zone.as_json() for zone in zones],
-            requested_by=actor,
-            rung_at=timezone.now(),
-        )
-        number, stored = 0, 0
-        while head:
-            LogPart.objects.create(work=work, number=number, sealed=seal(head.decode("latin-1")))
-            number, stored = number + 1, stored + len(head)
-            head = file.read(PART)
-        LogImport.objects.filter(pk=work.pk).update(size=stored)
-        work.size = stored
-        transaction.on_commit(lambda: _ring(work.pk))
-    return work
+@transaction.atomic
+def queue(work: LogImport) -> bool:
+    """Let a worker read what was received; False where the import had ended meanwhile."""
+    received = LogImport.objects.filter(pk=work.pk, state=ImportState.RECEIVING)
+    queued = received.update(state=ImportState.QUEUED, requested_at=Now(), rung_at=Now(), seen_at=None)
+    transaction.on_commit(lambda: _ring(work.pk) if queued else None)
+    return bool(queued)
 
 
 @transaction.atomic
@@ -95,7 +63,7 @@ def cancel(*, work: LogImport, actor: User) -> bool:
         subject = f"deployment:{work.deployment.slug}"
         record(actor=actor, kind="request_log.cancelled", subject=subject)
         LogImport.objects.filter(pk=now.pk).update(cancel_requested_at=Now())
-    if now.state == ImportState.QUEUED:
+    if now.state != ImportState.RUNNING:
         end(now, ImportState.CANCELLED)
     return True
 
@@ -110,10 +78,11 @@ def end(work: LogImport, state: ImportState, sentence: str = "") -> None:
 
 @transaction.atomic
 def close_lost(only: LogImport | None = None) -> int:
-    """End imports whose worker fell silent or never came; how many."""
+    """End imports whose sender or worker fell silent or never came; how many."""
+    stalled = Q(state=ImportState.RECEIVING, seen_at__lt=Now() - STALLED)
     lost = Q(state=ImportState.RUNNING, seen_at__lt=Now() - SILENT)
     late = Q(state=ImportState.QUEUED, requested_at__lt=Now() - PATIENCE)
-    rows = LogImport.objects.filter(lost | late)
+    rows = LogImport.objects.filter(stalled | lost | late)
     if only is not None:
         rows = rows.filter(pk=only.pk)
     found = list(rows.select_for_update(skip_locked=True, no_key=True).order_by("pk")[:MOST_AT_ONCE])
@@ -121,7 +90,7 @@ def close_lost(only: LogImport | None = None) -> int:
         if work.cancel_requested_at:
             end(work, ImportState.CANCELLED)
         else:
-            end(work, ImportState.FAILED, LOST if work.state == ImportState.RUNNING else NOBODY)
+            end(work, ImportState.FAILED, _GIVEN_UP[ImportState(work.state)])
         log.warning("the import %s of a request log was given up", work.pk)
     return len(found)
 

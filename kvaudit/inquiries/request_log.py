@@ -83,7 +83,11 @@ def lines(file: IO[bytes]) -> Iterator[tuple[int, str | Problem]]:
             continue
         if number == 1:
             raw = raw.removeprefix(b"\xef\xbb\xbf")
-            if raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"PK\x03\x04")):
+            # UTF-16 without its mark has a NUL beside every letter.
+            if (
+                raw.startswith((b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"PK\x03\x04"))
+                or b"\x00" in raw[:1_000]
+            ):
                 raise NoLog(
                     "The file is not UTF-8 text (it is compressed, or UTF-16): unpack or convert it first."
                 )
@@ -111,6 +115,8 @@ def _json_lines(
 
 
 def _csv(number: int, first: str, rest: Iterable[tuple[int, str | Problem]]) -> Iterator[Request | Problem]:
+    if "\r" in first:
+        raise NoLog("The lines end in carriage returns alone: write them with line feeds.")
     delimiter = max(",;\t", key=first.count)
     try:
         head = [cell.strip().lower() for cell in _cells(first, delimiter)]

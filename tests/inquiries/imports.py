@@ -6,7 +6,7 @@ import io
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kvaudit.inquiries import queueing
+from kvaudit.inquiries import receiving
 from kvaudit.inquiries.importing import Zone
 from kvaudit.inquiries.models import LogImport
 from tests.factories import a_deployment, a_user
@@ -20,7 +20,7 @@ LOG = HEAD + b"".join(b"2026-09-03T00:00:0%dZ,700000,acme,r-%d\n" % (n, n) for n
 def begun(body: bytes, *, deployment: Any = None, actor: Any = None) -> LogImport:
     deployment = deployment or a_deployment()
     actor = actor or a_user(team=deployment.team, role="auditor")
-    return queueing.begin(
-        deployment=deployment, file=io.BytesIO(body), size=len(body), name="requests.csv", since=ZERO,
+    return receiving.receive(
+        deployment=deployment, file=io.BytesIO(body), name="requests.csv", since=ZERO,
         until=ZERO + timedelta(days=10), zones=[ZONE], actor=actor,
     )  # fmt: skip

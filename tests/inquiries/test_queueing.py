@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from kvaudit.inquiries import queueing, reading, tasks
+from kvaudit.inquiries import queueing, reading, receiving, tasks
 from kvaudit.inquiries.models import LogImport, LogPart, RequestLog
 from kvaudit.inquiries.request_log import NoLog
 from tests.factories import a_deployment, a_team, a_user
@@ -25,7 +25,7 @@ def aged(work, **fields):
 
 
 def test_the_file_is_stored_in_sealed_parts_of_bounded_size(monkeypatch):
-    monkeypatch.setattr(queueing, "PART", 40)
+    monkeypatch.setattr(receiving, "PART", 40)
     work = begun(LOG)
     sealed = list(work.parts.values_list("sealed", flat=True))
     assert len(sealed) == -(-len(LOG) // 40)
@@ -44,14 +44,14 @@ def test_what_is_no_log_is_refused_before_anything_is_stored(body):
 
 
 def test_blank_beginnings_are_left_to_the_worker(monkeypatch):
-    monkeypatch.setattr(queueing, "PART", 10)
+    monkeypatch.setattr(receiving, "PART", 10)
     work = begun(b"\n" * 10 + LOG)
     tasks.import_log(work.pk)
     assert RequestLog.objects.get().requests == 3
 
 
 def test_too_large_a_file_is_refused(monkeypatch):
-    monkeypatch.setattr(queueing, "MOST_BYTES", len(LOG) - 1)
+    monkeypatch.setattr(receiving, "MOST_BYTES", len(LOG) - 1)
     with pytest.raises(NoLog, match=r"manage\.py request_log"):
         begun(LOG)
 

@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 
 from kvaudit.accounts.models import Membership
-from kvaudit.inquiries import importing, queueing, reading, tasks
+from kvaudit.inquiries import importing, queueing, reading, receiving, tasks
 from kvaudit.inquiries.models import LogImport, LogPart, RequestLog, TenantCount
 from tests.inquiries.imports import HEAD, LOG, begun
 
@@ -140,7 +140,7 @@ def test_a_failure_is_a_failure_and_tells_no_secret(monkeypatch):
 
 
 def test_a_file_that_is_not_complete_counts_nothing(monkeypatch):
-    monkeypatch.setattr(queueing, "PART", 60)
+    monkeypatch.setattr(receiving, "PART", 60)
     work = begun(LOG)
     work.parts.order_by("-number").first().delete()
     assert done(work).state == "failed"

@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries import queueing
@@ -15,49 +16,56 @@ from kvaudit.inquiries.exposure import statement_of
 from kvaudit.inquiries.importing import keyed, known_tenants
 from kvaudit.inquiries.models import LogImport, RequestHit, RequestLog
 from kvaudit.inquiries.percentiles import Bucket, too_fast
+from kvaudit.inquiries.receiving import MOST_BYTES, TOO_LARGE, Receiver
 from kvaudit.inquiries.request_log import NoLog
 from kvaudit.web import foreign
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import exposure as windows
 from kvaudit.web.tables import request_logs as table
+from kvaudit.web.uploads import LogUpload, takes
 
 MOST_TENANTS = 200
 MOST_HITS = 50
 MOST_IMPORTS = 5
+AROUND = 1024 * 1024  # bytes of the form around the file
 NOT_YOURS = "Request logs are imported by auditors of the deployment's team."
 
 
+# The token is looked at by `_import_form`: looking reads the file, and where that goes is said first.
+@csrf_exempt
+@takes(MOST_BYTES + AROUND, TOO_LARGE)
 @page("GET", "POST")
 def import_page(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
     require(request.user, "read_evidence", deployment.team, NOT_YOURS)
+    upload = LogUpload(request, lambda name: Receiver(deployment=deployment, name=name, actor=request.user))
+    request.upload_handlers = [upload]
+    try:
+        return _import_form(request, deployment, upload)
+    finally:
+        upload.drop()
+
+
+@csrf_protect
+def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -> HttpResponse:
     now = timezone.now()
     given = request.POST if request.method == "POST" else request.GET
     window = windows.window_of(given, now)
     statement = statement_of(deployment, window.since, window.until)
     asked = table.zones(statement, given.get("low", ""), given.get("high", ""))
     problem = window.problem or asked.problem
-    upload = request.FILES.get("file")
     if request.method == "POST" and not problem:
-        if upload is None:
-            problem = "Choose the log: a CSV file or JSON lines."
-        else:
+        problem = upload.problem
+        if upload.received is not None:
             try:
-                work = queueing.begin(
-                    deployment=deployment,
-                    file=upload,
-                    size=upload.size or 0,
-                    name=upload.name or "",
-                    since=window.since,
-                    until=window.until,
-                    zones=asked.zones,
-                    actor=request.user,
-                )
+                work = upload.received.queue(since=window.since, until=window.until, zones=asked.zones)
             except NoLog as fault:
                 problem = str(fault)
             else:
                 return redirect("log-import", deployment.slug, work.pk)
+        elif not problem:
+            problem = "Choose the log: a CSV file or JSON lines."
     context = {
         "section": "fleet",
         "now": now,
