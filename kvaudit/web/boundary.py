@@ -3,7 +3,7 @@ lie. Geometry only; templates/run/strip.html draws it with attributes, as the po
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,8 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One length. ``zone``: "below" N, "refuse" (from N up to C), "beyond" C, "" where N is unknown."""
+    """One length. ``zone``: "below" N, "refuse" (from N up to C), "beyond" C, "" where N is unknown.
+    ``anchor`` is the fragment of its evidence, "" where none is kept."""
 
     name: str
     tokens: int
@@ -46,6 +47,7 @@ class Rung:
     placed: Sequence[Placed]
     counts: Mapping[str, int]
     status: int | None
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ class Strip:
         return "; ".join(parts)
 
 
-def strip_of(measures: Mapping[str, Any]) -> Strip | None:
-    """None where no length was asked."""
+def strip_of(measures: Mapping[str, Any], anchors: Callable[[str], str] = lambda name: "") -> Strip | None:
+    """None where no length was asked. ``anchors``: name of a length -> fragment of its evidence."""
     found = []
     for each in rows(measures.get("rungs"))[:MOST_RUNGS]:
         length = tokens(each.get("tokens"))
@@ -103,6 +105,7 @@ def strip_of(measures: Mapping[str, Any]) -> Strip | None:
             placed=_placed(counts, column, foot),
             counts=counts,
             status=count(each.get("status")),
+            anchor=anchors(str(each.get("name") or "")),
         )
         for column, ((length, each), counts) in enumerate(zip(found, counted, strict=True))
     ]

@@ -5,12 +5,14 @@ Geometry and counts; templates/run/matrix.html draws them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kvaudit.web.measured import count, rows, tokens
 from kvaudit.web.shapes import LEAKED, Shape, shape_of
+from kvaudit.web.surfaced import pages_of
 
 SQUARE, LEFT, TOP = 18, 168, 22  # pixels
 MOST_ROUNDS = 200
@@ -20,11 +22,14 @@ MOST_PAGES = 12
 
 @dataclass(frozen=True, slots=True)
 class Square:
+    """``anchor`` is the fragment of its evidence, "" where none is kept."""
+
     x: int
     y: int
     shape: Shape
     leak: bool
     said: str
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Row:
     counts: Sequence[int]  # in the order of `Matrix.outcomes`
     hits: int
     pages: Sequence[int]
+    why: str  # these are unknown although a marker surfaced
+    anchor: str
 
     @property
     def pages_said(self) -> str:
@@ -58,6 +65,11 @@ class Matrix:
     ticks: Sequence[tuple[int, int]]  # (x, number of the round, from 1)
 
     @property
+    def reasons(self) -> list[str]:
+        """Why pages are unknown, each once."""
+        return list(dict.fromkeys(row.why for row in self.rows if row.why))
+
+    @property
     def sentence(self) -> str:
         """What the drawing shows, for those who do not see it."""
         hits = sum(row.hits for row in self.rows)
@@ -68,12 +80,17 @@ class Matrix:
         return f"{len(self.rows)} lengths in {self.rounds} rounds; {surfaced}"
 
 
-def matrix_of(measures: Mapping[str, Any]) -> Matrix | None:
+Anchors = Callable[[str, int], str]
+"""(name of a request, round from 1 or 0 for all) -> fragment of its evidence, "" for none."""
+
+
+def matrix_of(measures: Mapping[str, Any], anchors: Anchors = lambda name, number: "") -> Matrix | None:
     """None where nothing was asked."""
     found = rows(measures.get("matrix"))[:MOST_ROWS]
     if not found:
         return None
     hits = _hits(measures)
+    surfaced = rows(measures.get("hits"))
     outcomes = list(dict.fromkeys(str(name) for each in found for name in _outcomes(each)))
     shown = []
     rounds = 0
@@ -82,7 +99,7 @@ def matrix_of(measures: Mapping[str, Any]) -> Matrix | None:
         stored = each.get("rounds")
         by_round = stored if isinstance(stored, list) else []
         y = TOP + number * SQUARE
-        squares = _squares(by_round[:MOST_ROUNDS], hits.get(cell, {}), y)
+        squares = _squares(by_round[:MOST_ROUNDS], hits.get(cell, {}), y, partial(anchors, cell))
         rounds = max(rounds, len(squares))
         counts = _outcomes(each)
         pages = sorted({page for at in hits.get(cell, {}).values() for page in at})
@@ -96,10 +113,16 @@ def matrix_of(measures: Mapping[str, Any]) -> Matrix | None:
                 counts=[counts.get(name, 0) for name in outcomes],
                 hits=count(each.get("hits")) or 0,
                 pages=pages,
+                why=_why([hit for hit in surfaced if hit.get("cell") == cell]),
+                anchor=anchors(cell, 0),
             )
         )
     ticks = [(LEFT + at * SQUARE, at + 1) for at in range(0, rounds, 10)]
     return Matrix(shown, outcomes, rounds, LEFT + rounds * SQUARE + 8, TOP + len(shown) * SQUARE + 6, ticks)
+
+
+def _why(hits: Sequence[Mapping[str, Any]]) -> str:
+    return pages_of(hits)[1] if hits else ""
 
 
 def _outcomes(row: Mapping[str, Any]) -> dict[str, int]:
@@ -122,7 +145,9 @@ def _hits(measures: Mapping[str, Any]) -> dict[str, dict[int, list[int]]]:
     return found
 
 
-def _squares(by_round: Sequence[Any], hits: Mapping[int, Sequence[int]], y: int) -> list[Square]:
+def _squares(
+    by_round: Sequence[Any], hits: Mapping[int, Sequence[int]], y: int, anchor: Callable[[int], str]
+) -> list[Square]:
     squares = []
     for at, outcome in enumerate(by_round):
         leak = at in hits
@@ -132,5 +157,6 @@ def _squares(by_round: Sequence[Any], hits: Mapping[int, Sequence[int]], y: int)
             if leak and hits[at]
             else ""
         )
-        squares.append(Square(LEFT + at * SQUARE, y, shape, leak, f"round {at + 1}: {shape.said}{pages}"))
+        said = f"round {at + 1}: {shape.said}{pages}"
+        squares.append(Square(LEFT + at * SQUARE, y, shape, leak, said, anchor(at + 1)))
     return squares

@@ -12,6 +12,7 @@ from kvaudit.audits.models import Result, Run
 from kvaudit.audits.outcome import counting
 from kvaudit.fleet.models import NodeSnapshot
 from kvaudit.web.tables import checks
+from kvaudit.web.tables.measure_names import written
 from kvaudit.web.tables.measures import absent, label
 
 MOST_LINES = 400
@@ -115,7 +116,8 @@ def flat(measures: Any, lead: str = "") -> list[tuple[str, str]]:
         found = []
         for key, value in measures.items():
             path = f"{lead} › {_named(key, lead)}" if lead else _named(key, lead)
-            found += [(path, absent(str(key)))] if value is None else flat(value, path)
+            said = absent(str(key)) if value is None else written(str(key), value)
+            found += flat(value, path) if said is None else [(path, said)]
         return found
     if isinstance(measures, list) and any(isinstance(each, (Mapping, list)) for each in measures):
         if len(measures) > LONGEST_LIST:

@@ -9,31 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from kvaudit.web.tables.measure_names import COLUMNS, FIRST_COLUMNS, LABELS, PAIRS, WITHOUT, written
 from kvaudit.web.tables.readings import is_reading
 
 MOST_ROWS = 200
-_LABELS = {
-    "pool_tokens": "KV pool, smallest (tokens)",
-    "context_tokens": "Context (tokens)",
-    "reachable_tokens": "Longest reachable request (tokens)",
-    "headroom": "Headroom (× context)",
-    "required_tokens": "Pool required (tokens)",
-    "missing_tokens": "Missing (tokens)",
-    "headroom_tokens": "Cost of the headroom (tokens)",
-    "danger_zone": "Danger zone (prompt tokens)",
-    "full_context_requests": "Full-context requests that fit at once",
-    "edge_limit": "Edge limit (declared)",
-    "scope": "Scope",
-    "findings": "Findings",
-    "warnings": "Warnings",
-}
-_WITHOUT = {  # what no value means where it does not mean that a reading failed
-    "edge_limit": "none declared",
-    "danger_zone": "none found",
-    "changed_at": "never seen to change",
-    "gate_completed_at": "never",
-}
-_FIRST_COLUMNS = ("name", "node", "id", "role", "engine", "version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +40,8 @@ class Measure:
 
 def readable(measures: Mapping[str, Any]) -> list[Measure]:
     # PostgreSQL keeps no order of keys: those that have a name here come first, tables last.
-    found = [_measure(name, measures[name]) for name in _LABELS if name in measures]
-    found += [_measure(name, value) for name, value in sorted(measures.items()) if name not in _LABELS]
+    found = [_measure(name, measures[name]) for name in LABELS if name in measures]
+    found += [_measure(name, value) for name, value in sorted(measures.items()) if name not in LABELS]
     return sorted(found, key=lambda measure: measure.wide)
 
 
@@ -72,26 +51,31 @@ def stored(measures: Mapping[str, Any]) -> str:
 
 
 def label(name: str) -> str:
-    return _LABELS.get(name) or name.replace("_", " ").strip().capitalize() or "(no name)"
+    return LABELS.get(name) or name.replace("_", " ").strip().capitalize() or "(no name)"
 
 
 def absent(name: str) -> str:
     """What a measure without a value reads as."""
-    return _WITHOUT.get(name, "unknown")
+    return WITHOUT.get(name, "unknown")
 
 
 def _measure(name: str, value: Any) -> Measure:
     shown = label(name)
     if value is None:
-        return Measure(shown, "text", _WITHOUT[name]) if name in _WITHOUT else Measure(shown, "unknown", "")
+        return Measure(shown, "text", WITHOUT[name]) if name in WITHOUT else Measure(shown, "unknown", "")
+    if (said := written(name, value)) is not None:
+        return Measure(shown, "text", said)
     if is_reading(value):
         return Measure(shown, "reading", value)
     if name.endswith("_at") and (moment := _moment(value)) is not None:
         return Measure(shown, "moment", moment)
     if name == "danger_zone" and isinstance(value, list) and len(value) == 2:
-        return Measure(shown, "text", f"{text(value[0])} up to {text(value[1])}")
+        low, high = value  # [low, high): people read both ends as inside
+        last = high - 1 if isinstance(high, int) and not isinstance(high, bool) else high
+        return Measure(shown, "text", f"{text(low)} to {text(last)}")
     if isinstance(value, Mapping):
-        return Measure(shown, "pairs", [(str(key), text(item)) for key, item in value.items()])
+        pairs = [(PAIRS.get(str(key), str(key)), _written(str(key), item)) for key, item in value.items()]
+        return Measure(shown, "pairs", pairs)
     if _is_list(value) and value:
         if all(isinstance(item, Mapping) and not is_reading(item) for item in value):
             return Measure(shown, "grid", _grid(value))
@@ -105,21 +89,25 @@ def _grid(rows: Sequence[Mapping[str, Any]]) -> Grid:
     names = {str(key) for row in shown for key in row}
     # A column in which every list and text is empty says nothing; one of unknowns says a lot.
     names -= {name for name in names if all(row.get(name, 0) in ("", [], {}) for row in shown)}
-    columns = [name for name in _FIRST_COLUMNS if name in names]
+    columns = [name for name in FIRST_COLUMNS if name in names]
     columns += sorted(names - set(columns))
     return Grid(
-        columns=[label(column) for column in columns],
-        rows=[[_cell(row.get(column)) for column in columns] for row in shown],
+        columns=[COLUMNS.get(column) or label(column) for column in columns],
+        rows=[[_cell(column, row.get(column)) for column in columns] for row in shown],
         left_out=max(0, len(rows) - MOST_ROWS),
     )
 
 
-def _cell(value: Any) -> str | list[str]:
+def _cell(name: str, value: Any) -> str | list[str]:
     if _is_list(value) and value and all(isinstance(item, Mapping) and len(item) == 2 for item in value):
         return ", ".join(" ".join(map(text, item.values())) for item in value)  # depth and whether found
     if _is_list(value) and any(isinstance(item, (Mapping, list)) or " " in str(item) for item in value):
         return [_entry(item) for item in value[:MOST_ROWS]]
-    return text(value)
+    return _written(name, value)
+
+
+def _written(name: str, value: Any) -> str:
+    return written(name, value) or text(value)
 
 
 def _entry(item: Any) -> str:

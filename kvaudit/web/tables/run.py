@@ -12,23 +12,21 @@ from kvaudit.verdict import Verdict
 from kvaudit.web.boundary import Strip, strip_of
 from kvaudit.web.canary_matrix import Matrix, matrix_of
 from kvaudit.web.poolbar import PoolBar, from_measures
+from kvaudit.web.surfaced import Hits, hits_of
 from kvaudit.web.tables import checks
+from kvaudit.web.tables.evidence_list import EvidenceList, evidence_of
 from kvaudit.web.tables.measures import Measure, readable, stored
 from kvaudit.web.tables.reproduce import Again, again
 
-DRAWN: Mapping[str, Sequence[str]] = {"rejection": ("rungs",), "canary": ("matrix",)}
-"""Measures that a drawing and its table show already."""
+DRAWN: Mapping[str, Sequence[str]] = {
+    "rejection": ("rungs",),
+    "canary": ("matrix", "hits"),
+    "concurrency": ("hits",),
+}
+"""Measures that a drawing or a table of its own shows already."""
 
-
-@dataclass(frozen=True, slots=True)
-class EvidenceLine:
-    """Something that was looked at. ``kept`` = its body can be read; a digest alone still proves
-    that it was this and nothing else."""
-
-    kind: str
-    sha256: str
-    source: str
-    kept: bool
+BOUNDS = ("bound", "confidence")
+"""How rare leaks are, which says nothing where one was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,9 @@ class ResultBlock:
     bar: PoolBar | None
     strip: Strip | None
     matrix: Matrix | None
+    hits: Hits | None
     stored: str  # the measures as JSON
-    evidence: Sequence[EvidenceLine]
+    evidence: EvidenceList
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,22 +103,17 @@ def sentence(run: Run, results: Sequence[Result]) -> str:
 def _block(result: Result, kept: set[str]) -> ResultBlock:
     measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
     drawn = DRAWN.get(result.check_id, ())
+    if Verdict.parse(result.verdict) is Verdict.FAIL:
+        drawn = (*drawn, *BOUNDS)
+    evidence = evidence_of(result.evidence if isinstance(result.evidence, list) else (), kept, result.pk)
     return ResultBlock(
         result=result,
         title=checks.title(result.check_id),
         measures=readable({name: each for name, each in measures.items() if name not in drawn}),
         bar=from_measures(measures) if result.check_id == "pool" else None,
-        strip=strip_of(measures) if result.check_id == "rejection" else None,
-        matrix=matrix_of(measures) if result.check_id == "canary" else None,
+        strip=strip_of(measures, evidence.at) if result.check_id == "rejection" else None,
+        matrix=matrix_of(measures, evidence.at) if result.check_id == "canary" else None,
+        hits=hits_of(measures, evidence.at) if result.check_id in ("canary", "concurrency") else None,
         stored=stored(measures),
-        evidence=[
-            EvidenceLine(
-                kind=str(each.get("kind", "")),
-                sha256=str(each.get("sha256", "")),
-                source=str(each.get("source", "")),
-                kept=each.get("sha256") in kept,
-            )
-            for each in result.evidence
-            if isinstance(each, dict)
-        ],
+        evidence=evidence,
     )

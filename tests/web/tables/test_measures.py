@@ -26,12 +26,30 @@ def one(name: str, value: object):
         ("pool_tokens", 681_280, "text", "681,280"),
         ("pool_tokens", None, "unknown", ""),
         ("edge_limit", None, "text", "none declared"),
-        ("danger_zone", [681_274, 1_048_570], "text", "681,274 up to 1,048,570"),
+        ("danger_zone", [681_274, 1_048_570], "text", "681,274 to 1,048,569"),
         ("danger_zone", None, "text", "none found"),
         ("history_consulted", True, "text", "yes"),
         ("pins", ["sglang>=0.5.22"], "text", "sglang>=0.5.22"),
         ("findings", ["One sentence.", "And another."], "list", ["One sentence.", "And another."]),
         ("ratio", 0.123456, "text", "0.1235"),
+        ("bound", 0.04879, "text", "4.9 %"),
+        ("bound", 0.0003, "text", "0.03 %"),
+        ("bound", 1.0, "text", "none: this run bounds nothing"),
+        ("bound", None, "text", "none: this run bounds nothing"),
+        ("confidence", 0.95, "text", "95 %"),
+        ("dirtying", None, "unknown", ""),
+        ("dirtying", True, "text", "yes"),
+        ("echoes", [3, 1_200], "text", "3 of 1,200"),
+        ("echoes", [3, None], "text", "3, unknown"),
+        (
+            "timing",
+            {"median_gain": 0.25, "p": 0.001},
+            "pairs",
+            [
+                ("another's prefix is faster by, of the median", "25 %"),
+                ("another's prefix is not faster (p)", "0.001"),
+            ],
+        ),
         ("asked", {"a": {"/x": 200}}, "pairs", [("a", "/x: 200")]),
     ],
 )
@@ -51,6 +69,12 @@ def test_a_table_starts_with_names_and_drops_what_is_empty_everywhere():
     ).value
     assert grid.columns == ["Name", "Pool"]
     assert grid.rows == [["a", "1"], ["b", "unknown"]], "unknown is shown, not dropped"
+
+
+def test_shares_in_a_table_are_percentages():
+    grid = one("arms", [{"arm": "burst", "pool_peak": 0.973}, {"arm": "alone", "pool_peak": None}]).value
+    assert grid.columns == ["Arm", "Pool in use at most"]
+    assert grid.rows == [["burst", "97.3 %"], ["alone", "unknown"]]
 
 
 def test_a_long_table_says_what_it_leaves_out():

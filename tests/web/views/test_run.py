@@ -7,6 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from kvaudit.audits.models import Evidence
 from tests.web import scene
+from tests.web.figures.measured import canary
 
 PASS = dict.fromkeys(scene.PASSIVE, "pass")
 BODY = b'{"version": "0.5.19", "note": "\xe2\x80\xae<script>alert(1)</script>\x00"}'
@@ -158,3 +159,49 @@ def test_queries_do_not_grow_with_results(people, pair):
         return len(seen)
 
     assert queries(large.pk) == queries(small.pk) <= 12
+
+
+def active(pair, *, evidence=(), verdict="fail"):
+    """A canary that met its own markers elsewhere, with the evidence of its requests."""
+    run = scene.a_run(pair, {"canary": verdict})
+    measures = {**canary(40), "bound": 0.04879, "confidence": 0.95}
+    run.results.update(measures=measures, evidence=list(evidence))
+    return run
+
+
+def asked(count: int) -> list[dict[str, str]]:
+    return [
+        {
+            "kind": kind,
+            "sha256": f"{number:062x}{at:02x}",
+            "source": f"POST /v1/completions, midpoint (864,925 tokens), tenant b, round {number}, answered",
+        }
+        for number in range(1, count + 1)
+        for at, kind in enumerate(("request", "response", "sealed"))
+    ]
+
+
+def test_a_square_of_the_matrix_leads_to_its_request_and_answer(people, pair):
+    page = people.auditor.get(f"/runs/{active(pair, evidence=asked(40)).pk}/").content.decode()
+    leak = page.split("round 8: another request", 1)[0].rpartition('<a href="#')[2].partition('"')[0]
+    row = page.partition(f'<tr id="{leak}">')[2].partition("</tr>")[0]
+    assert '<td class="num">8</td>' in row
+    assert f"{8:062x}01" in row, "the answer's digest"
+    assert "Evidence (40 requests, 120 pieces)" in page
+
+
+def test_a_failed_check_states_no_bound_and_a_passed_one_in_percent(people, pair):
+    assert "Leaks are rarer than" not in people.viewer.get(f"/runs/{active(pair).pk}/").content.decode()
+    page = people.viewer.get(f"/runs/{active(pair, verdict='pass').pk}/").content.decode()
+    assert "<bdi>Leaks are rarer than</bdi>" in page
+    assert "<bdi>4.9 %</bdi>" in page
+
+
+def test_hundreds_of_requests_cost_no_query_each(people, pair, django_assert_max_num_queries):
+    run = active(pair, evidence=asked(200))
+    address = f"/runs/{run.pk}/"
+    people.auditor.get(address)
+    with CaptureQueriesContext(connection) as few:
+        people.auditor.get(f"/runs/{active(pair, evidence=asked(1)).pk}/")
+    with django_assert_max_num_queries(len(few)):
+        assert people.auditor.get(address).content.decode().count("<tr id=") == 200
