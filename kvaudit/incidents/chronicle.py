@@ -28,6 +28,7 @@ class SystemEvent:
     text: str
     verdict: str = ""
     run_id: int | None = None
+    check: str = ""
 
 
 def events_of(incident: Incident) -> list[SystemEvent]:
@@ -53,6 +54,7 @@ def _changes(incident: Incident, start: datetime, end: datetime) -> list[SystemE
             f"{row.check_id}: {row.summary}" if row.check_id else row.summary,
             row.after if row.what == StateChange.What.VERDICT else "",
             row.run_id,
+            row.check_id if row.what == StateChange.What.VERDICT else "",
         )
         for row in rows.order_by("-id")[:MOST]
     ]

@@ -51,7 +51,7 @@ def test_every_figure_is_drawn_within_the_policy_and_accessible(visit, past, sch
     page = visitor.go("/d/chat-past/")
     for name in FIGURES:
         drawn(page, name)
-    assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 48 + 3 + 0
+    assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 48 + 3 + 2  # and a pause with its end
     assert _axe(page) == []
     assert visitor.complaints == []
 
@@ -107,7 +107,7 @@ def test_a_click_on_a_mark_opens_its_run(visit, past):
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     expect(page.locator(f"{TIMELINE} .hoverlayer .hovertext")).to_be_visible()
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page).to_have_url(re.compile(r"/runs/\d+/$"))
+    expect(page).to_have_url(re.compile(r"/runs/\d+/#check-[a-z]+$"))
     assert visitor.complaints == []
 
 
@@ -172,7 +172,7 @@ def test_five_thousand_marks_are_drawn_in_under_a_second(visit):
 
     visitor.go("/d/chat-busy/")
     drawn(page)
-    assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 5_003
+    assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 5_005
     began = spent()
     page.emulate_media(color_scheme="dark")  # draws everything anew
     expect(page.locator(f"{TIMELINE}[data-drawn='2']")).to_be_visible(timeout=20_000)
@@ -192,7 +192,7 @@ def test_without_javascript_the_table_says_the_same(visit, past):
     assert figure.get_by_role("row").count() == 31
     figure.get_by_role("link", name="All rows").click()
     expect(page.get_by_role("heading", name="Everything that changed")).to_be_visible()
-    assert page.get_by_role("row").count() == 48 + 3 + 1
+    assert page.get_by_role("row").count() == 48 + 3 + 2 + 1
     assert page.get_by_role("link", name=re.compile(r"^run \d+")).count() == 48
 
 

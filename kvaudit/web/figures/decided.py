@@ -1,4 +1,4 @@
-"""What people decided about a deployment, as spans of the timeline: waivers and incidents."""
+"""What people decided about a deployment, as spans of the timeline: waivers, incidents and pauses of probes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
 
 from kvaudit.checklists.models import Waiver
-from kvaudit.fleet.models import Deployment
+from kvaudit.fleet.models import Deployment, Pause
 from kvaudit.incidents.models import Incident
-from kvaudit.web.figures.events import INCIDENTS, WAIVERS, Span
+from kvaudit.web.figures.events import INCIDENTS, PAUSED, WAIVERS, Span
 
 MOST = 500
 
 
 def decided_about(deployment: Deployment, now: datetime) -> list[Span]:
-    """Waivers in force then or now, of the deployment or its team, and incidents. Two queries."""
-    return [*_waivers(deployment, now), *_incidents(deployment)]
+    """Waivers in force then or now, of the deployment or its team, incidents, and pauses of active probes.
+    Three queries."""
+    return [*_waivers(deployment, now), *_incidents(deployment), *_pauses(deployment)]
 
 
 def _waivers(deployment: Deployment, now: datetime) -> Sequence[Span]:
@@ -55,6 +56,19 @@ def _incidents(deployment: Deployment) -> Sequence[Span]:
         )
         for incident in rows[:MOST]
     ]
+
+
+def _pauses(deployment: Deployment) -> Sequence[Span]:
+    """Of the deployment and of the whole fleet."""
+    rows = Pause.objects.applying_to(deployment).order_by("-valid_from")
+    found = []
+    for pause in rows[:MOST]:
+        scope = "" if pause.deployment_id else " for the whole fleet"
+        why = f": {pause.reason}" if pause.reason else ""
+        found.append(
+            Span(PAUSED, pause.valid_from, pause.valid_to, PAUSED, f"by {pause.paused_by}{scope}{why}")
+        )
+    return found
 
 
 def _address(name: str, pk: int) -> str:

@@ -1,22 +1,23 @@
 """What happened to a deployment, as marks and spans of lanes: the rows behind timeline and table.
 
 Verdicts come from `CheckState` (spans) and `StateChange` (marks), capacity and versions from
-`FingerprintChange`, waivers and incidents from `decided`.
+`FingerprintChange`, waivers, incidents and pauses from `decided`, the hours of audits from `hours`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.urls import reverse
 
 from kvaudit.audits.models import CheckState, Overdue, StateChange
-from kvaudit.audits.windows import spans as window_spans
-from kvaudit.fleet.models import Deployment, FingerprintChange, Pause
+from kvaudit.audits.querysets import CheckStateQuerySet
+from kvaudit.fleet.models import Deployment, FingerprintChange
+from kvaudit.verdict import Verdict
 
 CAPACITY, VERSION = "capacity change", "version change"  # the check "version" has a lane of its own
 SCHEDULE, PAUSED = "schedule", "probes paused"
@@ -25,7 +26,9 @@ EXPIRED, OVERDUE, SMALL, ENDED = "expired", "overdue", "within tolerance", "ende
 
 MOST_MARKS = 10_000
 MOST_SPANS = 10_000
+_CHECK = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 LONGEST_BACK = timedelta(days=400)
+_VERDICTS = frozenset(verdict.value for verdict in Verdict)
 _VERSION_FIELDS = frozenset({"version", "engine", "process_version", "build"})
 
 
@@ -57,22 +60,29 @@ class Span:
 def marks_of(
     deployment: Deployment,
     *,
-    decided: Sequence[Span] = (),
+    spans: Sequence[Span] = (),
     before: datetime | None = None,
     limit: int = MOST_MARKS,
 ) -> list[Mark]:
-    """Newest first, those earlier than ``before``; beginnings and ends of what was ``decided`` among them.
-    Two queries."""
+    """Newest first, those earlier than ``before``; beginnings and ends of ``spans`` among them. Two queries."""
     when = Q() if before is None else Q(at__lt=before)
     found = [*_state_marks(deployment, when, limit), *_fingerprint_marks(deployment, when, limit)]
-    found += [mark for span in decided for mark in _ends(span) if before is None or mark.at < before]
+    there = {(mark.at, mark.lane, mark.kind) for mark in found}
+    for mark in ends_of(spans):
+        if (before is None or mark.at < before) and (mark.at, mark.lane, mark.kind) not in there:
+            found.append(mark)
     return sorted(found, key=lambda mark: mark.at, reverse=True)[:limit]
 
 
-def _ends(span: Span) -> Iterator[Mark]:
-    yield Mark(span.start, span.lane, span.kind, span.text, span.href)
-    if span.end is not None:
-        yield Mark(span.end, span.lane, ENDED, span.text, span.href)
+def ends_of(spans: Sequence[Span]) -> Iterator[Mark]:
+    """Where they begin and end. A verdict's begin and end with changes that are marks already, and what expired
+    ends with the next of them."""
+    for span in spans:
+        if span.kind in _VERDICTS:
+            continue
+        yield Mark(span.start, span.lane, span.kind, span.text, span.href)
+        if span.end is not None and span.kind != EXPIRED:
+            yield Mark(span.end, span.lane, ENDED, span.text, span.href)
 
 
 def _state_marks(deployment: Deployment, when: Q, limit: int) -> Iterator[Mark]:
@@ -92,7 +102,7 @@ def _state_marks(deployment: Deployment, when: Q, limit: int) -> Iterator[Mark]:
             lane=check if on_check and check else SCHEDULE,
             kind=now if what == StateChange.What.VERDICT else what,
             text=f"{', '.join(named)}: {summary}" if named else summary,
-            href=_run(run),
+            href=run_address(run, check if on_check else ""),
             before=was,
         )
 
@@ -112,45 +122,63 @@ def _fingerprint_marks(deployment: Deployment, when: Q, limit: int) -> Iterator[
         versions = [name for name in names if name in _VERSION_FIELDS]
         text = summary if str(summary).startswith(str(node)) else f"{node}: {summary}"
         if versions:
-            yield Mark(at, VERSION, VERSION if significant else SMALL, text, _run(run))
+            yield Mark(at, VERSION, VERSION if significant else SMALL, text, run_address(run))
         if len(versions) < len(names) or not names:
-            yield Mark(at, CAPACITY, CAPACITY if significant else SMALL, text, _run(run))
+            yield Mark(at, CAPACITY, CAPACITY if significant else SMALL, text, run_address(run))
 
 
 def spans_of(deployment: Deployment, now: datetime) -> list[Span]:
-    """What each check said and how long, when nothing was known any more, overdue plans, and pauses of
-    active probes. Three queries."""
+    """What each check said and how long, when nothing was known any more, and overdue plans. Two queries."""
     found: list[Span] = []
-    rows = (
-        CheckState.objects.filter(deployment=deployment, node=None)
-        .filter(Q(closed_at=None) | Q(closed_at__gt=now - LONGEST_BACK))
-        .order_by("-since", "-id")
-        .values_list("check_id", "verdict", "since", "closed_at", "expires_at", "expired_by", "run_id")
-    )
-    for check, verdict, since, closed, expires, expired_by, run in rows[:MOST_SPANS]:
+    rows = _states(deployment).filter(Q(closed_at=None) | Q(closed_at__gt=now - LONGEST_BACK))
+    for check, verdict, since, closed, expires, expired_by, run in rows.order_by("-since", "-id").values_list(
+        *_STATE
+    )[:MOST_SPANS]:
         end = closed or now
         held = max(since, min(end, expires))
-        found.append(
-            Span(check, since, None if closed is None and held == now else held, verdict, "", _run(run))
-        )
+        until = None if closed is None and held == now else held
+        found.append(Span(check, since, until, verdict, "", run_address(run, check)))
         if held < end:
-            why = expired_by or "older than its evidence may be"
-            found.append(Span(check, held, closed, EXPIRED, f"nothing known any more: {why}", _run(run)))
-    for since, until, name in Overdue.objects.filter(deployment=deployment).values_list(
-        "since", "until", "plan__name"
-    )[:MOST_SPANS]:
-        found.append(Span(SCHEDULE, since, until, OVERDUE, f"plan {name} is overdue"))
-    for pause in Pause.objects.applying_to(deployment).order_by("-valid_from")[:MOST_SPANS]:
-        why = f": {pause.reason}" if pause.reason else ""
-        found.append(Span(PAUSED, pause.valid_from, pause.valid_to, PAUSED, f"by {pause.paused_by}{why}"))
-    return found
+            found.append(_expired(check, held, closed, expired_by, run))
+    return [*found, *_overdue(deployment, MOST_SPANS)]
 
 
-def windows_of(deployment: Deployment, start: datetime, end: datetime) -> list[tuple[datetime, datetime]]:
-    """The hours in which active audits may run, as they are declared now; none where they always may."""
-    windows: Sequence[Any] = deployment.windows if isinstance(deployment.windows, list) else []
-    return window_spans(windows, start, end) if windows else []
+def gaps_of(
+    deployment: Deployment, now: datetime, *, before: datetime | None = None, limit: int
+) -> list[Span]:
+    """Of `spans_of` what begins by itself, with no change of a verdict: the newest that expired, and overdue plans.
+    Two queries."""
+    ended = Q(closed_at=None, expires_at__lt=now) | Q(closed_at__gt=F("expires_at"))
+    rows = _states(deployment).filter(ended, expires_at__lt=before or now).order_by("-expires_at", "-id")
+    found = [
+        _expired(check, max(since, expires), closed, expired_by, run)
+        for check, _, since, closed, expires, expired_by, run in rows.values_list(*_STATE)[:limit]
+    ]
+    return [*found, *_overdue(deployment, MOST_SPANS)]
 
 
-def _run(pk: int | None) -> str:
-    return reverse("run", args=[pk]) if pk else ""
+_STATE = ("check_id", "verdict", "since", "closed_at", "expires_at", "expired_by", "run_id")
+
+
+def _states(deployment: Deployment) -> CheckStateQuerySet:
+    return CheckState.objects.filter(deployment=deployment, node=None)
+
+
+def _expired(check: str, start: datetime, end: datetime | None, by: str, run: int | None) -> Span:
+    why = by or "older than its evidence may be"
+    return Span(check, start, end, EXPIRED, f"nothing known any more: {why}", run_address(run, check))
+
+
+def _overdue(deployment: Deployment, limit: int) -> list[Span]:
+    rows = Overdue.objects.filter(deployment=deployment).order_by("-since", "-id")
+    return [
+        Span(SCHEDULE, since, until, OVERDUE, f"plan {name}: due, and did not run")
+        for since, until, name in rows.values_list("since", "until", "plan__name")[:limit]
+    ]
+
+
+def run_address(pk: int | None, check: str = "") -> str:
+    """Its page, at what it says of the check."""
+    if not pk:
+        return ""
+    return reverse("run", args=[pk]) + (f"#check-{check}" if _CHECK.fullmatch(check) else "")

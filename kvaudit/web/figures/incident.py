@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from kvaudit.incidents import chronicle
 from kvaudit.incidents.models import Incident, Quarantine, TimelineEvent
-from kvaudit.web.figures.events import Mark, Span
+from kvaudit.web.figures.events import Mark, Span, ends_of, run_address
 from kvaudit.web.figures.frame import Figure, Trace, Twin
 from kvaudit.web.figures.timeline import COLUMNS, build, table_rows
 
@@ -19,7 +20,7 @@ PEOPLE, WINDOW, QUARANTINE, STATE = "people", "exposure window", "quarantine", "
 
 def figure_of(incident: Incident) -> Figure:
     """The place of the drawing, with every mark as a row."""
-    rows = table_rows(marks_of(incident))
+    rows = table_rows(marks_of(incident, spans_of(incident)))
     return Figure(
         name="incident",
         title=f"Timeline of incident {incident.pk}",
@@ -31,28 +32,37 @@ def figure_of(incident: Incident) -> Figure:
     )
 
 
-def marks_of(incident: Incident) -> list[Mark]:
-    """Newest first: people's events and the system's."""
+def marks_of(incident: Incident, spans: Sequence[Span]) -> list[Mark]:
+    """Newest first: people's events, the system's, and where ``spans`` begin and end."""
     found = [
         Mark(row.at, PEOPLE, row.confidence, f"{row.text} ({row.author})")
         for row in TimelineEvent.objects.current().filter(incident=incident)
     ]
     for event in chronicle.events_of(incident):
-        href = reverse("run", args=[event.run_id]) if event.run_id else ""
+        href = run_address(event.run_id, event.check)
         found.append(Mark(event.at, event.sort, event.verdict or event.sort, event.text, href))
+    found += ends_of(spans)
     return sorted(found, key=lambda mark: mark.at, reverse=True)
+
+
+def spans_of(incident: Incident) -> list[Span]:
+    """The exposure window and what was quarantined."""
+    found = []
+    if incident.window_to is not None:
+        start = incident.window_from or incident.window_to - timedelta(minutes=1)
+        text = (
+            "last valid pass to first fail" if incident.window_from else "no valid pass before the first fail"
+        )
+        found.append(Span(WINDOW, start, incident.window_to, WINDOW, text))
+    for held in Quarantine.objects.filter(incident=incident):
+        found.append(Span(QUARANTINE, held.valid_from, held.valid_to, QUARANTINE, held.reason))
+    return found
 
 
 def draw(incident: Incident) -> tuple[list[Trace], dict[str, Any]]:
     """Traces and layout."""
-    now = timezone.now()
-    end = incident.closed_at or now
-    marks = marks_of(incident)
-    spans = []
-    if incident.window_to is not None:
-        start = incident.window_from or incident.window_to - timedelta(minutes=1)
-        spans.append(Span(WINDOW, start, incident.window_to, WINDOW, "last valid pass to first fail"))
-    for held in Quarantine.objects.filter(incident=incident):
-        spans.append(Span(QUARANTINE, held.valid_from, held.valid_to, QUARANTINE, held.reason))
+    end = incident.closed_at or timezone.now()
+    spans = spans_of(incident)
+    marks = marks_of(incident, spans)
     first = min([mark.at for mark in marks] + [span.start for span in spans], default=end)
     return build(marks, spans, [], min(first, end - timedelta(hours=1)), end)

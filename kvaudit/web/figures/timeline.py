@@ -15,7 +15,7 @@ from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict
 from kvaudit.web import marks as verdict_marks
 from kvaudit.web import moments
-from kvaudit.web.figures import events
+from kvaudit.web.figures import events, hours
 from kvaudit.web.figures.decided import decided_about
 from kvaudit.web.figures.events import Mark, Span
 from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, axis, instant, layout, local, said
@@ -49,6 +49,7 @@ SYMBOLS: Mapping[str, tuple[str, str, str]] = {
     events.VERSION: ("diamond-tall", "--accent", "--sheet"),
     events.SMALL: ("diamond", "--sheet", "--mark"),
     events.OVERDUE: ("hourglass", "--unsure", "--sheet"),
+    events.PAUSED: ("cross", "--mark", "--sheet"),
     events.WAIVERS: ("square", "--accent", "--sheet"),
     events.INCIDENTS: ("star", "--fail", "--sheet"),
     events.ENDED: ("circle", "--sheet", "--ink"),
@@ -71,15 +72,21 @@ OTHER_BAR = ("--quiet", 4.0, "solid")
 
 def figure_of(deployment: Deployment) -> Figure:
     """The timeline's place on the page, with the newest rows of its table."""
-    decided = decided_about(deployment, timezone.now())
-    rows = table_rows(events.marks_of(deployment, decided=decided, limit=ROWS))
+    now = timezone.now()
+    spans = [*events.gaps_of(deployment, now, limit=ROWS), *decided_about(deployment, now)]
+    rows = table_rows(events.marks_of(deployment, spans=spans, limit=ROWS))
     return Figure(
         name="timeline",
         title=f"Timeline of {deployment.slug}",
         sentence="A lane for each check: a bar while it says the same, a mark where that changes, dots where its "
-        "evidence has expired and nothing is known. Capacity and version changes stand below.",
+        "evidence has expired and nothing is known. Capacity and version changes stand below; the hours in which "
+        "audits may run are bands.",
         url=reverse("figure", args=[deployment.slug, "timeline"]),
-        twin=Twin(COLUMNS, rows, reverse("deployment-events", args=[deployment.slug])),
+        twin=Twin(
+            COLUMNS,
+            [*rows, *hours.table_rows(hours.hours_of(deployment))],
+            reverse("deployment-events", args=[deployment.slug]),
+        ),
         empty="" if rows else "Nothing has changed yet: the first audit makes the first mark.",
     )
 
@@ -97,8 +104,8 @@ def _what(mark: Mark) -> Cell:
 
 
 def _link(href: str) -> Cell:
-    """``/runs/7/`` as "run 7", and so for waivers and incidents."""
-    kind, _, number = href.strip("/").rpartition("/")
+    """``/runs/7/#check-pool`` as "run 7", and so for waivers and incidents."""
+    kind, _, number = href.partition("#")[0].strip("/").rpartition("/")
     return format_html('<a href="{}">{} {}</a>', href, kind.removesuffix("s"), number) if href else ""
 
 
@@ -106,10 +113,10 @@ def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trac
     """Traces and layout."""
     now = now or timezone.now()
     decided = decided_about(deployment, now)
-    marks = events.marks_of(deployment, decided=decided)
     spans = [*events.spans_of(deployment, now), *decided]
+    marks = events.marks_of(deployment, spans=spans)
     start = extent(marks, spans, now)
-    return build(marks, spans, events.windows_of(deployment, start, now), start, now)
+    return build(marks, spans, hours.bands(hours.hours_of(deployment), start, now), start, now)
 
 
 def extent(marks: Sequence[Mark], spans: Sequence[Span], now: datetime) -> datetime:
@@ -121,16 +128,14 @@ def extent(marks: Sequence[Mark], spans: Sequence[Span], now: datetime) -> datet
 def build(
     marks: Sequence[Mark],
     spans: Sequence[Span],
-    windows: Sequence[tuple[datetime, datetime]],
+    bands: Sequence[Trace],
     start: datetime,
     now: datetime,
 ) -> tuple[list[Trace], dict[str, Any]]:
     """Pure. Bands lie on the hidden first y axis, under the lanes of the second."""
     lanes = lanes_of([*(mark.lane for mark in marks), *(span.lane for span in spans)])
     heights = {lane: len(lanes) - 1 - number for number, lane in enumerate(lanes)}
-    data: list[Trace] = []
-    if windows:
-        data.append(_bands(windows))
+    data = list(bands)
     kinds = _in_order([*(span.kind for span in spans), *(mark.kind for mark in marks)])
     data += [
         _bars(kind, [span for span in spans if span.kind == kind], heights, start, now) for kind in kinds
@@ -185,19 +190,12 @@ def _in_order(kinds: Sequence[str]) -> list[str]:
     return sorted(set(kinds), key=lambda kind: (worst.get(kind, 0), known.get(kind, len(known)), kind))
 
 
-def _bands(windows: Sequence[tuple[datetime, datetime]]) -> Trace:
-    return {
-        "name": "hours of active audits, as declared now",
-        **_filled([(local(begin), local(end), 0.5) for begin, end in windows], 0.5, "--track/0.8"),
-    }
-
-
 def _bars(
     kind: str, spans: Sequence[Span], heights: Mapping[str, int], start: datetime, now: datetime
 ) -> Trace:
     """All spans of a kind. Few are lines; many are one filled path, since plotly draws a path of its own for
-    every piece of a broken line. Only pauses speak under the pointer: the other bars begin at a mark, and
-    would take the pointer and the click from it."""
+    every piece of a broken line. Bars do not speak under the pointer: they begin at a mark, and would take the
+    pointer and the click from it."""
     colour, width, dash = BARS.get(kind, OTHER_BAR)
     shown = [span for span in spans if (span.end or now) >= start]
     common: Trace = {
@@ -209,10 +207,6 @@ def _bars(
     ends = [(local(max(span.start, start)), local(span.end or now), heights[span.lane]) for span in shown]
     if len(shown) > LINES:
         return {**common, **_filled(ends, width / LANE_PIXELS / 2, colour)}
-    speaking: Trace = {"hoverinfo": "skip"}
-    if kind == events.PAUSED:
-        texts = [said(f"{span.lane}: {kind}", _held(span), span.text) for span in shown]
-        speaking = {"hoverinfo": "text", "hovertext": [each for text in texts for each in (text, text, "")]}
     return {
         **common,
         "type": "scatter",
@@ -220,7 +214,7 @@ def _bars(
         "y": [y for _, _, height in ends for y in (height, height, None)],
         "mode": "lines",
         "line": {"color": colour, "width": width, "dash": dash},
-        **speaking,
+        "hoverinfo": "skip",
     }
 
 
@@ -235,10 +229,6 @@ def _filled(ends: Sequence[tuple[int, int, float]], half: float, colour: str) ->
         "fillcolor": colour,
         "hoverinfo": "skip",
     }
-
-
-def _held(span: Span) -> str:
-    return f"{instant(span.start)} to {instant(span.end) if span.end else 'now'}"
 
 
 def _symbols(kind: str, marks: Sequence[Mark], heights: Mapping[str, int], size: int) -> Trace:

@@ -11,7 +11,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from kvaudit.fleet.models import Deployment
-from kvaudit.web.figures import capacity, events, prefill, timeline
+from kvaudit.web.figures import capacity, events, hours, prefill, timeline
 from kvaudit.web.figures.decided import decided_about
 from kvaudit.web.figures.frame import Trace, answer
 from kvaudit.web.page import SignedIn, deployment_or_404, page
@@ -37,14 +37,17 @@ def deployment_events(request: SignedIn, slug: str) -> HttpResponse:
     """Everything that the timeline marks, newest first, by ``?before=`` instant."""
     found = deployment_or_404(request.user, slug)
     before = _instant(request.GET.get("before"))
-    decided = decided_about(found, timezone.now())
-    marks, older = _whole_instants(events.marks_of(found, decided=decided, before=before, limit=ROWS))
+    now = timezone.now()
+    gaps = events.gaps_of(found, now, before=before, limit=ROWS)
+    spans = [*gaps, *decided_about(found, now)]
+    marks, older = _whole_instants(events.marks_of(found, spans=spans, before=before, limit=ROWS))
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": now,
         "deployment": found,
         "columns": timeline.COLUMNS,
         "rows": timeline.table_rows(marks),
+        "hours": hours.hours_of(found),
         "before": before,
         "older": older,
     }

@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kvaudit.audits.models import CheckState, Overdue, StateChange
+from kvaudit.fleet.models import Pause
 from kvaudit.web.figures import events, frame, timeline
 from kvaudit.web.figures.events import Mark, Span
 from tests.factories import a_deployment, a_node, a_team, a_user
@@ -19,8 +20,8 @@ NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def built(marks=(), spans=(), windows=()):
-    return timeline.build(marks, spans, windows, NOW - 100 * HOUR, NOW)
+def built(marks=(), spans=()):
+    return timeline.build(marks, spans, [], NOW - 100 * HOUR, NOW)
 
 
 def trace(data, name, mode):
@@ -54,11 +55,6 @@ def test_bars_are_broken_between_spans_and_open_ones_end_now():
     assert bar["x"] == [frame.local(NOW - 9 * HOUR), frame.local(NOW - 8 * HOUR), None,
                         frame.local(NOW - 2 * HOUR), frame.local(NOW), None]  # fmt: skip
     assert bar["hoverinfo"] == "skip"  # the marks at their beginnings speak and are clicked
-
-
-def test_a_pause_says_who_and_why():
-    (bar,) = built([], [Span(events.PAUSED, NOW - 9 * HOUR, None, events.PAUSED, "by Ada: load test")])[0]
-    assert bar["hovertext"][0].endswith("to now<br>by Ada: load test")
 
 
 def test_what_ended_before_the_drawing_begins_is_left_out():
@@ -152,6 +148,49 @@ def test_overdue_and_pauses_have_lanes(deployment):
     assert (mark.lane, mark.kind, mark.text, mark.href) == (events.SCHEDULE, "overdue", "nightly: late", "")
 
 
+def test_a_change_of_verdict_leads_to_what_its_run_says_of_the_check(deployment):
+    run = scene.a_run(deployment, {"pool": "pass"})
+    for check in ("pool", "<b>", "pool#x"):
+        StateChange.objects.create(
+            at=NOW, deployment=deployment, run=run, what="verdict", check_id=check, after="pass", summary="s"
+        )
+    assert sorted(mark.href for mark in events.marks_of(deployment)) == [
+        f"/runs/{run.pk}/", f"/runs/{run.pk}/", f"/runs/{run.pk}/#check-pool",
+    ]  # fmt: skip
+    links = {row[4] for row in timeline.figure_of(deployment).twin.rows}
+    assert f'<a href="/runs/{run.pk}/#check-pool">run {run.pk}</a>' in links
+
+
+def test_what_expires_or_is_late_by_itself_has_marks_where_it_begins_and_ends(deployment):
+    run = scene.a_run(deployment, {"pool": "pass"})
+    a_state(deployment, run, since=NOW - 9 * HOUR, expires_at=NOW - 4 * HOUR, expired_by="capacity change")
+    a_state(deployment, run, check_id="version", since=NOW - 9 * HOUR, expires_at=NOW - 3 * HOUR,
+            closed_at=NOW - 2 * HOUR)  # fmt: skip
+    a_state(deployment, run, check_id="drift", since=NOW - 9 * HOUR, expires_at=NOW + HOUR)
+    StateChange.objects.create(  # the same said by beat: one mark, not two
+        at=NOW - 3 * HOUR, deployment=deployment, what="expired", check_id="version", summary="not confirmed"
+    )
+    plan = scene.a_plan(deployment, name="nightly")
+    Overdue.objects.create(plan=plan, deployment=deployment, since=NOW - 8 * HOUR, until=NOW - 7 * HOUR)
+    marks = events.marks_of(deployment, spans=events.gaps_of(deployment, NOW, limit=9))
+    assert [(mark.lane, mark.kind, (NOW - mark.at) // HOUR) for mark in marks] == [
+        ("version", "expired", 3), ("pool", "expired", 4), ("schedule", "ended", 7), ("schedule", "overdue", 8),
+    ]  # fmt: skip
+    assert marks[0].text == "not confirmed"
+    assert "capacity change" in marks[1].text
+    early = events.gaps_of(deployment, NOW, before=NOW - 3 * HOUR, limit=1)
+    assert [span.lane for span in early] == ["pool", "schedule"]
+
+
+def test_a_pause_has_marks_that_say_who_and_why(deployment):
+    Pause.objects.create(paused_by="Ada", reason="load test", valid_from=NOW - 2 * HOUR, valid_to=NOW - HOUR)
+    begun, ended = timeline.figure_of(deployment).twin.rows[::-1]
+    assert (begun[1], begun[2], begun[3]) == (
+        events.PAUSED, events.PAUSED, "by Ada for the whole fleet: load test",
+    )  # fmt: skip
+    assert ended[2] == events.ENDED
+
+
 def test_marks_are_newest_first_and_cut_by_moment(deployment):
     now = timezone.now()
     for hours in (3, 1, 2):
@@ -180,13 +219,13 @@ def test_marks_of_others_do_not_show(deployment):
 
 def test_a_year_is_drawn_with_a_fixed_number_of_queries(deployment, django_assert_num_queries):
     past = history.a_past("chat-past", team=deployment.team, changes=30)
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         timeline.draw(past)
     longer = history.a_past("chat-longer", team=deployment.team, changes=200)
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         data, shown = timeline.draw(longer)
     marked = sum(len(each["x"]) for each in data if each["mode"] == "markers")
-    assert marked == 200 + 3
+    assert marked == 200 + 3 + 2  # verdicts, capacity and version, a pause and its end
     assert shown["xaxis"]["range"][0] > frame.local(timezone.now() - events.LONGEST_BACK - 10 * 24 * HOUR)
 
 
