@@ -132,6 +132,7 @@ def use(stage: int) -> None:
     _connect(name)
     call_command("migrate", verbosity=0)
     people.furnish()
+    rows.fill_ledger(stage)
 
 
 def _connect(database: str) -> None:
@@ -169,7 +170,6 @@ def measure(samples: int, only: str) -> dict[str, Timing]:
     from django.core import signals
     from django.db import close_old_connections, connection
     from django.test import Client
-
     from history_pages import pages
 
     from kvaudit.accounts.models import User

@@ -14,9 +14,10 @@ EXEMPT = {
     "help": "reads no rows",
     "password-change": "a form without rows",
     "zone": "a form without rows",
-    "probes": "answers by a redirect",
     "saved-view": "answers by a redirect to a page that is measured with its filters",
     "run-progress": "the part of a run's page that is asked again while it runs",
+    "settings-ledger-state": "the part of the ledger's page that is asked again while it is verified",
+    "settings-ledger-export": "an export, streamed",
     "log-import-progress": "the part of an import's page that is asked again while it runs",
     "compliance-print": "the whole fleet, streamed",
     "compliance-csv": "an export, streamed",
@@ -47,6 +48,7 @@ def pages() -> dict[str, tuple[str, Address]]:
     from kvaudit.incidents import library
     from kvaudit.incidents.models import Incident
     from kvaudit.inquiries.models import RequestLog
+    from kvaudit.notify.models import Channel, OutboxMessage
 
     draw = random.Random(5)
     slugs = list(Deployment.objects.values_list("slug", flat=True))
@@ -58,6 +60,8 @@ def pages() -> dict[str, tuple[str, Address]]:
     keys = {
         model: list(model.objects.values_list("pk", flat=True)) for model in (Waiver, Attestation, Incident)
     }
+    channels = list(Channel.objects.values_list("pk", flat=True))
+    messages = list(OutboxMessage.objects.values_list("channel_id", "pk")[:100])
     series = Plan.objects.current().values_list("series", flat=True)[0]
     own = list(OwnItem.objects.values_list("series", flat=True))
     newest = Result.objects.order_by("-pk").values_list("observed_at", flat=True)[0]
@@ -90,7 +94,6 @@ def pages() -> dict[str, tuple[str, Address]]:
     add("fleet, filtered", "fleet", "?verdict=fail&sort=audited")
     add("fleet, no match", "fleet", "?q=nowhere&engine=vllm")
     add("import of a fleet", "fleet-import")
-    add("probes of the fleet", "fleet-probes")
     add("compliance", "compliance")
     add("compliance, filtered", "compliance", "?status=fail&item=1&sort=risk")
     add("compliance, no match", "compliance", "?q=nowhere")
@@ -121,6 +124,7 @@ def pages() -> dict[str, tuple[str, Address]]:
     add("incident, figure", "incident-figure", pk=one(keys[Incident]))
     add("incident, document", "incident-document", pk=one(keys[Incident]))
     add("incident, report", "incident-report")
+    add("actions of incidents", "incident-actions")
     add("library", "library")
     add(
         "published incident", "library-incident", name=one([entry.document.id for entry in library.entries()])
@@ -136,7 +140,20 @@ def pages() -> dict[str, tuple[str, Address]]:
     add("settings, tokens", "settings-tokens", "?state=all")
     add("settings, keys", "settings-keys")
     add("settings, keys, missing", "settings-keys", "?missing=yes")
+    add("settings, channels", "settings-channels")
+    add("settings, new channel", "settings-channel-create")
+    add("settings, channel", "settings-channel", pk=one(channels))
+    found["settings, message"] = (
+        "settings-channel-message",
+        lambda: reverse("settings-channel-message", args=draw.choice(messages)),
+    )
+    add("settings, pins", "settings-pins")
+    add("settings, pins, no match", "settings-pins", "?q=nowhere")
+    add("settings, pin", "settings-pin", slug=slug)
+    add("settings, ledger", "settings-ledger")
+    add("settings, ledger, no match", "settings-ledger", "?kind=nothing&actor=nobody")
     add("deployment", "deployment", slug=slug)
+    add("deployment, gate", "gate", slug=slug)
     add("deployment, events", "deployment-events", slug=slug)
     add("deployment, keys", "keys", slug=slug)
     for name in ("timeline", "capacity", "prefill"):

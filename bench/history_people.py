@@ -17,19 +17,51 @@ def furnish() -> None:
     """Once to each database."""
     from kvaudit.accounts.models import User
     from kvaudit.checklists.models import Waiver
-    from kvaudit.fleet.models import Deployment
+    from kvaudit.fleet.models import Deployment, Pin
 
-    if Waiver.objects.exists():
-        return
     now = datetime.now(UTC)
     deployments = list(Deployment.objects.order_by("pk").select_related("team"))
     admin = User.objects.get(username=ADMINISTRATOR)
+    if not Pin.objects.exists():
+        _policies(deployments, now)
+    if Waiver.objects.exists():
+        return
     _claims(deployments, admin, now)
     _incidents(deployments, admin, now)
     _imports(deployments, admin, now)
     _views(admin)
     _daily_counts(now)
     _changes(deployments, now)
+
+
+def _policies(deployments: list, now: datetime) -> None:
+    """Pins, channels, and what the channels were told."""
+    from kvaudit.fleet.models import Pin
+    from kvaudit.notify.models import Channel, OutboxMessage
+
+    for deployment in (None, *deployments[::25]):
+        Pin.objects.create(
+            deployment=deployment, engine="sglang", specifier=">=0.5.22", set_by=f"user:{ADMINISTRATOR}"
+        )
+    for number in range(20):
+        channel = Channel.objects.create(
+            name=f"on call {number}",
+            kind="email",
+            team=deployments[number].team,
+            address_shown="a@example.org",
+        )
+        OutboxMessage.objects.bulk_create(
+            OutboxMessage(
+                channel=channel,
+                event="fail",
+                subject="chat-000: pool failed",
+                payload={"summary": "Prompts are accepted that do not fit."},
+                state="sent",
+                sent_at=now,
+                created_at=now - timedelta(hours=hours),
+            )
+            for hours in range(500)
+        )
 
 
 def _claims(deployments: list, admin: object, now: datetime) -> None:
