@@ -98,7 +98,7 @@ def test_the_incident_pair_fails_and_names_the_danger_zone(serve: Any) -> None:
     assert run.code == 1
     assert run.line.startswith("FAIL ")
     assert "681,280" in run.line
-    assert "[681274, 1048570)" in run.line
+    assert "681,274 to 1,048,569 tokens" in run.line
     assert run.line.endswith("(history and quarantine not consulted)")
 
 

@@ -147,6 +147,16 @@ def danger_zone(nodes: Sequence[NodePool]) -> tuple[tuple[int, int] | None, str]
     return ((low, high), note) if low < high else (None, note)
 
 
+def times_context(pool: int, context: int) -> float:
+    """Pool / context, rounded down to hundredths: what falls short never reads as enough. Tokens, context > 0."""
+    return pool * 100 // context / 100
+
+
+def zone_in_words(zone: tuple[int, int]) -> str:
+    """A danger zone [low, high) for people, who read both ends as inside: ``5,322 to 8,185``."""
+    return f"{zone[0]:,} to {zone[1] - 1:,}"
+
+
 def required_tokens(headroom: float, context: int) -> int:
     """The least pool: headroom x C, rounded up to whole tokens."""
     return math.ceil(round(headroom * context, 6))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvaudit.checks.contract import Audit
-from kvaudit.checks.pool_numbers import NodePool, required_tokens
+from kvaudit.checks.pool_numbers import NodePool, required_tokens, times_context, zone_in_words
 from kvaudit.checks.scope import scope, sentence, thousands
 from kvaudit.verdict import Verdict, roll_up
 
@@ -98,7 +98,7 @@ def summarise(
         if zone is not None:
             leaks = severity == "critical"
             path = "reach the rejection path that leaks" if leaks else "are refused by prefill alone"
-            text += f"; prompts of [{zone[0]}, {zone[1]}) tokens {path}"
+            text += f"; prompts of {zone_in_words(zone)} tokens {path}"
             text += f" ({zone_note})" if zone_note else ""
         elif found.fails and zone_note and any(each.role == "prefill" for each in nodes):
             text += f" ({zone_note})"
@@ -106,10 +106,10 @@ def summarise(
             text += f"; and {len(others)} more: {'; '.join(others)}"
         return sentence(text)
     tightest = min(nodes, key=lambda each: (each.pool.value or 0) / (each.context.value or 1))
-    ratio = (tightest.pool.value or 0) / (tightest.context.value or 1)
+    times = times_context(tightest.pool.value or 0, tightest.context.value or 1)
     return sentence(
         f"On {where} the smallest KV pool holds {thousands(tightest.pool.value or 0)} tokens, "
-        f"{math.floor(ratio * 100) / 100:g} times the largest request of "
+        f"{times:g} times the largest request of "
         f"{thousands(tightest.context.value or 0)} (at least {audit.rules.headroom:g} is required)"
     )
 

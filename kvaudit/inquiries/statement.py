@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
+from kvaudit.checks.pool_numbers import zone_in_words
 from kvaudit.inquiries.spans import Held, Span, Standing, Statement
 from kvaudit.verdict import Verdict
 
@@ -161,7 +162,7 @@ def _endangers(each: Held) -> bool:
 
 def _danger(each: Held) -> Span:
     why = (
-        f"prompts of {each.zone[0]:,} to {each.zone[1] - 1:,} tokens would reach the rejection path"
+        f"prompts of {zone_in_words(each.zone)} tokens would reach the rejection path"
         if each.zone
         else "the pool is too small for a build that may leak at its limit"
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.utils.safestring import SafeString, mark_safe
 
+from kvaudit.checks.pool_numbers import required_tokens, times_context, zone_in_words
 from kvaudit.readings import whole_number
 
 WIDTH = 1000.0  # units of the viewBox; the drawing itself stretches with its column
@@ -24,7 +25,7 @@ class PoolBar:
     context: int | None
     wanted: int | None  # headroom x context
     headroom: float | None
-    danger: tuple[int, int] | None
+    danger: tuple[int, int] | None  # [low, high)
     pool_width: float
     context_at: float
     wanted_at: float
@@ -33,8 +34,8 @@ class PoolBar:
 
     @property
     def ratio(self) -> float | None:
-        """Pool / context."""
-        return self.pool / self.context if self.pool and self.context else None
+        """Pool / context, rounded down to hundredths as the check rounds it."""
+        return times_context(self.pool, self.context) if self.pool and self.context else None
 
     @property
     def short(self) -> bool:
@@ -50,7 +51,7 @@ class PoolBar:
         if self.wanted is not None and self.headroom is not None:
             parts.append(f"wanted {self.wanted:,} ({self.headroom:g} x context)")
         if self.danger is not None:
-            parts.append(f"danger zone {self.danger[0]:,} to {self.danger[1]:,}")
+            parts.append(f"danger zone {zone_in_words(self.danger)} tokens")
         return "; ".join(parts)
 
 
@@ -58,7 +59,7 @@ def pool_bar(
     pool: int | None, context: int | None, headroom: float | None, danger: tuple[int, int] | None
 ) -> PoolBar:
     """Lay the bar out so that the longest of pool, wanted pool and context just fits."""
-    wanted = round(context * headroom) if context and headroom else None
+    wanted = required_tokens(headroom, context) if context and headroom else None
     ends = [n for n in (pool, context, wanted, danger[1] if danger else None) if n]
     scale = WIDTH / (max(ends) * 1.02) if ends else 0.0
     start, end = danger or (0, 0)
@@ -87,7 +88,7 @@ def drawn(bar: PoolBar, large: bool = False) -> SafeString:
         place = f'x="{bar.danger_at}" y="2" width="{bar.danger_width}" height="16"'
         body += f'<rect {place} fill="url(#hatch-danger)"/>'
         body += f'<rect class="danger-rule" fill="none" {place} vector-effect="non-scaling-stroke"/>'
-        danger = f" · <b>danger zone</b> {bar.danger[0]:,} to {bar.danger[1]:,}"
+        danger = f" · <b>danger zone</b> {zone_in_words(bar.danger)}"
     if bar.context:
         body += f'<rect class="edge" x="{bar.context_at}" y="0" width="4" height="20"/>'
     if bar.wanted:
@@ -96,7 +97,7 @@ def drawn(bar: PoolBar, large: bool = False) -> SafeString:
     shown = " / ".join(
         f'<span class="unknown">{text}</span>' if "unknown" in text else text for text in (pool, context)
     )
-    ratio = f" = {bar.ratio:.2f}×" if bar.ratio else ""
+    ratio = f" = {bar.ratio:.2f}×" if bar.ratio is not None else ""
     return mark_safe(  # noqa: S308 - constants and numbers
         f'<div class="poolbar{" poolbar-large" if large else ""}">'
         f'<svg viewBox="0 0 1000 20" preserveAspectRatio="none" role="img" aria-label="{bar.sentence}">'

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kvaudit.checks import get
 from kvaudit.checks.contract import Audit, History, NodeSeen, Rules
+from kvaudit.checks.pool_numbers import times_context
 from kvaudit.readings import EngineFacts, RankPool, Worker, derived, read, unknown
 from kvaudit.verdict import Verdict
 from tests.checks.audits import CONTEXT, audit, node, silent
@@ -43,7 +44,7 @@ class TestTheIncident:
         result = judge(*incident())
         assert (result.verdict, result.severity) == (FAIL, "critical")
         assert result.measures["danger_zone"] == [681_274, 1_048_570]
-        assert "[681274, 1048570)" in result.summary
+        assert "prompts of 681,274 to 1,048,569 tokens reach the rejection path that leaks" in result.summary
         assert "one prefill and one decode node" in result.summary
         assert result.measures["pool_tokens"] == 681_280
         assert result.measures["context_tokens"] == CONTEXT
@@ -466,3 +467,11 @@ def test_never_a_pass_out_of_anything_unknown_or_too_small(given_nodes, given_ru
         assert min(pool.value for pool in pools) >= given_rules.headroom * min(limits)
         if contexts and given_rules.edge_limit is not None and history is not SEEN_REFUSING:
             assert min(pool.value for pool in pools) >= given_rules.headroom * max(contexts)
+
+
+@pytest.mark.parametrize(
+    ("pool", "context", "times"),
+    [(12_499, 10_000, 1.24), (12_500, 10_000, 1.25), (115, 100, 1.15), (229, 100, 2.29), (99, 10_000, 0.0)],
+)
+def test_times_the_context_are_rounded_down_and_not_by_their_binary_form(pool, context, times):
+    assert times_context(pool, context) == times

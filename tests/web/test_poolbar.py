@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvaudit.web.poolbar import WIDTH, from_measures, pool_bar
+from kvaudit.web.poolbar import WIDTH, drawn, from_measures, pool_bar
 
 INCIDENT = {
     "pool_tokens": 681_280, "context_tokens": 1_048_576, "headroom": 1.25, "danger_zone": [681_274, 1_048_570],
@@ -19,7 +19,7 @@ def test_the_incident_is_drawn_to_scale():
     assert bar.danger_at == pytest.approx(bar.pool_width, abs=0.1)
     assert bar.danger_at + bar.danger_width == pytest.approx(bar.context_at, abs=0.1)
     assert bar.short
-    assert "danger zone 681,274 to 1,048,570" in bar.sentence
+    assert "danger zone 681,274 to 1,048,569 tokens" in bar.sentence
 
 
 def test_a_large_pool_is_not_short():
@@ -50,6 +50,24 @@ def test_a_zone_that_makes_no_sense_is_none(zone):
     bar = from_measures({**INCIDENT, "danger_zone": zone})
     assert bar is not None
     assert bar.danger is None
+
+
+@pytest.mark.parametrize(
+    ("pool", "context", "said"),
+    [(11_040, 8_192, "1.34"), (12_496, 10_000, "1.24"), (12_500, 10_000, "1.25"), (115, 100, "1.15"), (1, 1_000, "0.00"),
+     (9_999_999, 10_000_000, "0.99")],
+)  # fmt: skip
+def test_a_ratio_is_never_rounded_up(pool, context, said):
+    assert f" = {said}×" in drawn(pool_bar(pool, context, 1.25, None))
+
+
+def test_a_pool_one_token_below_what_is_required_is_short():
+    assert pool_bar(12_501, 10_001, 1.25, None).short  # 12,501.25 are wanted
+    assert not pool_bar(12_502, 10_001, 1.25, None).short
+
+
+def test_the_zone_ends_with_its_last_length():
+    assert "danger zone</b> 5,322 to 8,185<" in drawn(pool_bar(5_328, 8_192, 1.25, (5_322, 8_186)))
 
 
 def test_a_thin_zone_is_still_seen():

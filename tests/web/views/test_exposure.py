@@ -214,6 +214,13 @@ def test_a_log_is_imported_and_shown_without_names(people, open_zone):
     assert "requests.csv" in shown(people.viewer.get("/d/chat-large/exposure/"))
 
 
+def test_a_zone_ends_with_its_last_length_where_people_read_it(people, open_zone):
+    assert "681,274 to 1,048,569 tokens," in shown(people.auditor.get("/d/chat-large/exposure/import/"))
+    page = shown(people.viewer.get(imported(people.auditor, a_log("acme"))))
+    assert "<div>681,274 to 1,048,569 tokens</div>" in page
+    assert RequestLog.objects.get().zones[0]["high"] == 1_048_570
+
+
 def test_lengths_can_be_given(people, pair):
     imported(people.auditor, a_log("acme", tokens=5_000), low="4,000", high="6000")
     assert RequestLog.objects.get().inside == 1

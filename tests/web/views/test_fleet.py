@@ -86,7 +86,7 @@ def test_the_danger_zone_is_drawn(people, pair):
     scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
     page = people.viewer.get("/").content.decode()
     assert 'fill="url(#hatch-danger)"' in page
-    assert "danger zone 681,274 to 1,048,570" in page
+    assert "danger zone 681,274 to 1,048,569" in page
 
 
 def test_filters_sort_and_search_live_in_the_address(people):
