@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from django.db import models
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, Q
 
 from kvaudit.fleet.intervals import IntervalQuerySet
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
 
     from kvaudit.accounts.models import User
+    from kvaudit.audits.models import Run
     from kvaudit.fleet.models import Deployment
     from kvaudit.incidents.models import ActionItem, Citation, Incident, Quarantine  # noqa: F401
 
@@ -32,6 +33,23 @@ class IncidentQuerySet(models.QuerySet["Incident"]):
         """Newest first, continuing below ``key``."""
         rows = self.order_by("-id")
         return rows if key is None else rows.filter(id__lt=key)
+
+    def of_run(self, run: Run) -> Self:
+        """Those that have to do with a run, oldest first: ``cites`` results of it, ``replayed`` in it, or
+        ``released`` on it (annotated)."""
+        from kvaudit.incidents.models import Citation, Release, Replay
+
+        mine = OuterRef("pk")
+        return (
+            self.filter(deployment=run.deployment_id)
+            .annotate(
+                cites=Exists(Citation.objects.filter(incident=mine, result__run=run)),
+                replayed=Exists(Replay.objects.filter(incident=mine, run=run)),
+                released=Exists(Release.objects.filter(incident=mine, runs=run)),
+            )
+            .filter(Q(cites=True) | Q(replayed=True) | Q(released=True))
+            .order_by("id")
+        )
 
     def listed(self) -> Self:
         """What a list row needs, without a query per row; ``quarantined`` and ``overridden`` annotated."""

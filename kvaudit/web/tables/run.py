@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvaudit.accounts.models import User
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.audits.outcome import counting
+from kvaudit.incidents.models import Incident
 from kvaudit.verdict import Verdict
 from kvaudit.web.boundary import Strip, strip_of
 from kvaudit.web.canary_matrix import Matrix, matrix_of
@@ -15,6 +17,7 @@ from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.surfaced import Hits, hits_of
 from kvaudit.web.tables import checks
 from kvaudit.web.tables.evidence_list import EvidenceList, evidence_of
+from kvaudit.web.tables.ledger_proof import Proof, proof_of
 from kvaudit.web.tables.measures import Measure, readable, stored
 from kvaudit.web.tables.reproduce import Again, again
 
@@ -42,6 +45,22 @@ class ResultBlock:
     evidence: EvidenceList
 
 
+TO_DO_WITH = {
+    "cites": "rests on what this run found",
+    "replayed": "was asked again in this run",
+    "released": "was let back on this run",
+}
+"""What `IncidentQuerySet.of_run` annotates, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentLine:
+    """An incident and what it has to do with the run."""
+
+    incident: Incident
+    said: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True)
 class RunPage:
     run: Run
@@ -51,9 +70,11 @@ class RunPage:
     not_reached: Sequence[str]  # checks of the run without a result
     previous: Run | None  # of the same kind: prompts compare with prompts
     again: Again  # how to ask the same by hand
+    proof: Proof
+    incidents: Sequence[IncidentLine]
 
 
-def run_page(run: Run) -> RunPage:
+def run_page(run: Run, user: User) -> RunPage:
     """``run`` comes from ``with_results()``."""
     kept = {use.evidence_id for use in run.kept_evidence.all()}
     results = sorted(run.results.all(), key=lambda each: each.pk)
@@ -71,6 +92,8 @@ def run_page(run: Run) -> RunPage:
         .order_by("-id")
         .first(),
         again=again(run),
+        proof=proof_of(run, results),
+        incidents=_incidents(run, user),
     )
 
 
@@ -98,6 +121,15 @@ def sentence(run: Run, results: Sequence[Result]) -> str:
     ]
     lead = "Cancelled. " if run.state == RunState.CANCELLED else ""
     return f"{lead}{len(results)} of {len(run.checks)} checks concluded: {', '.join(parts) or 'none'}."
+
+
+def _incidents(run: Run, user: User) -> list[IncidentLine]:
+    """One query."""
+    found = Incident.objects.visible_to(user).of_run(run)
+    return [
+        IncidentLine(each, [said for name, said in TO_DO_WITH.items() if getattr(each, name)])
+        for each in found
+    ]
 
 
 def _block(result: Result, kept: set[str]) -> ResultBlock:

@@ -25,11 +25,12 @@ def run(request: SignedIn, pk: int) -> HttpResponse:
     context = {
         "section": "fleet",
         "now": timezone.now(),
-        "shown": run_page(found),
+        "shown": run_page(found, request.user),
         "run": found,
         "progress": None if found.ended else progress_of(found),
         "may_run": can(request.user, "run_audits", team),
         "may_read": can(request.user, "read_evidence", team),
+        "may_view_ledger": can(request.user, "view_ledger"),
     }
     return render(request, "run/run.html", context)
 

@@ -6,6 +6,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kvaudit.audits.models import Evidence
+from kvaudit.incidents import restoring
+from tests.incidents.stage import LEAKING_LENGTHS, a_target, an_incident, runs_version, the_internal_set
+from tests.incidents.stage import a_result as a_finished
+from tests.incidents.stage import rejection_measures as measures
 from tests.web import scene
 from tests.web.figures.measured import canary
 
@@ -205,3 +209,27 @@ def test_hundreds_of_requests_cost_no_query_each(people, pair, django_assert_max
         people.auditor.get(f"/runs/{active(pair, evidence=asked(1)).pk}/")
     with django_assert_max_num_queries(len(few)):
         assert people.auditor.get(address).content.decode().count("<tr id=") == 200
+
+
+def test_a_run_leads_to_the_incident_that_rests_on_it(people):
+    incident = an_incident(a_target("chat-xl", team=people.team))
+    run = incident.citations.get().result.run
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode().partition('class="columns"')[0]
+    assert f'href="/incidents/{incident.pk}/"' in page
+    assert "(open, critical) rests on what this run found." in page
+    other = a_finished(incident.deployment, "pool").run
+    assert "/incidents/" not in people.viewer.get(f"/runs/{other.pk}/").content.decode().partition("<main")[2]
+
+
+def test_a_run_that_replayed_an_incident_and_let_it_go_says_so(people):
+    incident = an_incident(a_target("chat-xl", team=people.team))
+    operator = people.operating_user
+    runs_version(incident.deployment, "0.5.22")
+    restoring.record_fix(incident=incident, actor=operator, description="Upgraded.")
+    run = restoring.replay(incident=incident, actor=operator).run
+    assert "was asked again in this run." in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    a_finished(incident.deployment, "rejection", run=run, measures=measures(refused=LEAKING_LENGTHS))
+    the_internal_set(incident.deployment)
+    restoring.release(incident=incident, actor=operator)
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "(restored, critical) was asked again in this run and was let back on this run." in page
