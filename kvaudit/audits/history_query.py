@@ -22,7 +22,7 @@ from kvaudit.audits.models import Result
 SLICE = 150_000
 """Rows that one request looks at, at most."""
 
-PATIENCE = 0.05
+PATIENCE = 0.04
 """Seconds of searching after which the slice ends early."""
 
 FIRST_STEP = 2_000

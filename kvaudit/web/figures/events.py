@@ -61,11 +61,15 @@ def marks_of(
     deployment: Deployment,
     *,
     spans: Sequence[Span] = (),
+    since: datetime | None = None,
     before: datetime | None = None,
     limit: int = MOST_MARKS,
 ) -> list[Mark]:
-    """Newest first, those earlier than ``before``; beginnings and ends of ``spans`` among them. Two queries."""
+    """Newest first, those from ``since`` on and earlier than ``before``; beginnings and ends of ``spans`` among
+    them. Two queries."""
     when = Q() if before is None else Q(at__lt=before)
+    if since is not None:
+        when &= Q(at__gte=since)
     found = [*_state_marks(deployment, when, limit), *_fingerprint_marks(deployment, when, limit)]
     there = {(mark.at, mark.lane, mark.kind) for mark in found}
     for mark in ends_of(spans):
@@ -125,6 +129,11 @@ def _fingerprint_marks(deployment: Deployment, when: Q, limit: int) -> Iterator[
             yield Mark(at, VERSION, VERSION if significant else SMALL, text, run_address(run))
         if len(versions) < len(names) or not names:
             yield Mark(at, CAPACITY, CAPACITY if significant else SMALL, text, run_address(run))
+
+
+def capacity_changes(deployment: Deployment, limit: int) -> list[Mark]:
+    """Newest first. One query."""
+    return [mark for mark in _fingerprint_marks(deployment, Q(), limit) if mark.lane == CAPACITY]
 
 
 def spans_of(deployment: Deployment, now: datetime) -> list[Span]:

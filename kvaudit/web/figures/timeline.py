@@ -9,7 +9,6 @@ from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
 
 from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict
@@ -18,7 +17,7 @@ from kvaudit.web import moments
 from kvaudit.web.figures import events, hours
 from kvaudit.web.figures.decided import decided_about
 from kvaudit.web.figures.events import Mark, Span
-from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, axis, instant, layout, local, said
+from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, axis, instant, layout, link, local, said
 from kvaudit.web.tables import checks
 
 ROWS = 30
@@ -96,17 +95,11 @@ COLUMNS = ("When", "Lane", "What", "Why", "See")
 
 def table_rows(found: Sequence[Mark]) -> list[list[Cell]]:
     """The marks as rows of the table."""
-    return [[moments.stamp(mark.at), mark.lane, _what(mark), mark.text, _link(mark.href)] for mark in found]
+    return [[moments.stamp(mark.at), mark.lane, _what(mark), mark.text, link(mark.href)] for mark in found]
 
 
 def _what(mark: Mark) -> Cell:
     return verdict_marks.mark(mark.kind) if mark.kind in set(Verdict) else mark.kind
-
-
-def _link(href: str) -> Cell:
-    """``/runs/7/#check-pool`` as "run 7", and so for waivers and incidents."""
-    kind, _, number = href.partition("#")[0].strip("/").rpartition("/")
-    return format_html('<a href="{}">{} {}</a>', href, kind.removesuffix("s"), number) if href else ""
 
 
 def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trace], dict[str, Any]]:
@@ -114,7 +107,7 @@ def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trac
     now = now or timezone.now()
     decided = decided_about(deployment, now)
     spans = [*events.spans_of(deployment, now), *decided]
-    marks = events.marks_of(deployment, spans=spans)
+    marks = events.marks_of(deployment, spans=spans, since=now - events.LONGEST_BACK)
     start = extent(marks, spans, now)
     return build(marks, spans, hours.bands(hours.hours_of(deployment), start, now), start, now)
 
