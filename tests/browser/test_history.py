@@ -38,11 +38,18 @@ def addresses(tmp_path) -> dict[str, str]:
         first, {"pool": "fail", "drift": "pass"}, at=now - timedelta(days=1), measures=scene.SHORT_POOL
     )
     Result.objects.filter(run=after, check_id="drift").update(summary=EVIL, measures={"odd": EVIL})
-    CheckState.objects.filter(deployment=first, check_id="pool").update(since=now - timedelta(days=5))
+    CheckState.objects.filter(deployment=first, check_id="pool").update(
+        since=now - timedelta(days=5),
+        last_confirmed=now - timedelta(days=4),
+        expires_at=now - timedelta(days=1),  # open still: nobody looked again
+        fingerprint="0123456789abcdef",
+    )
     for check, verdict, start, end in (
         ("canary", "pass", 26, 12), ("rejection", "pass", 26, 12), ("canary", "fail", 3, 2),
     ):  # fmt: skip
-        run = scene.a_run(first, {check: verdict}, at=now - timedelta(days=start))
+        run = scene.a_run(
+            first, {check: verdict}, at=now - timedelta(days=start), fingerprint="0123456789abcdef"
+        )
         result = run.results.get()
         Result.objects.filter(pk=result.pk).update(measures={"bound": 0.0489})
         CheckState.objects.create(

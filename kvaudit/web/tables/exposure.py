@@ -118,6 +118,10 @@ def sentence(statement: Statement) -> str:
     if statement.worst is Standing.LEAKING:
         leaking = _time(statement.time(Standing.LEAKING))
         unseen = _unseen(statement, Standing.LEAKING)
+        if danger := statement.time(Standing.DANGER):
+            unseen += (
+                f" For another {_time(danger)} the danger zone was open.{_unseen(statement, Standing.DANGER)}"
+            )
         return f"Yes: in this window the deployment was shown leaking for {leaking}.{unseen}{gap}"
     if statement.worst is Standing.DANGER:
         return (
