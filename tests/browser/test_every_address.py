@@ -1,0 +1,75 @@
+"""Every address that shows a page: accessible in light and dark, within the policy, no wider than a telephone.
+
+The list is that of the URL conf, so a page that is added is looked at without anybody's doing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from kvaudit.inquiries.models import SavedView
+from kvaudit.web.urls import urlpatterns
+from tests.browser.test_pages import AXE, AXE_RUN
+from tests.factories import a_user
+from tests.web.conftest import pair, people  # noqa: F401 - fixtures
+from tests.web.views.test_strangers import rows_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NARROW, WIDE = 360, 1280
+
+
+@pytest.fixture
+def addresses(people: Any, pair: Any) -> dict[str, str]:  # noqa: F811
+    """Name -> address of each that answers GET with HTML of its own."""
+    admin = a_user("reader", role="admin")
+    view = SavedView.objects.create(user=admin, page="fleet", name="one", query="verdict=fail")
+    given = rows_of(people, pair) | {
+        "library-incident": {"name": "cloudbleed-2017"},
+        "library-export": {"name": "cloudbleed-2017", "kind": "md"},
+        "saved-view": {"key": view.key},
+        "saved-view-remove": {"key": view.key},
+    }
+    client = Client()
+    client.force_login(admin)
+    found = {}
+    for pattern in urlpatterns:
+        address = reverse(pattern.name, kwargs=given.get(pattern.name, {}))
+        answer = client.get(address)
+        if answer.status_code == 200 and answer["Content-Type"].startswith("text/html"):
+            whole = b"".join(answer.streaming_content) if answer.streaming else answer.content
+            if b"<main" in whole:
+                found[pattern.name] = address
+    assert len(found) > 50, "the addresses lead to pages"
+    return found
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", WIDE), ("dark", NARROW)])
+def test_every_page(visit: Any, addresses: dict[str, str], scheme: str, width: int) -> None:
+    visitor = visit(color_scheme=scheme, viewport={"width": width, "height": 800})
+    found: dict[str, Any] = {}
+    for name, address in addresses.items():
+        page = visitor.go(address)
+        page.evaluate(AXE)
+        problems = page.evaluate(AXE_RUN)
+        if page.evaluate("document.documentElement.scrollWidth") > width:
+            problems.append("wider than the window")
+        problems += visitor.complaints
+        visitor.complaints.clear()
+        if problems:
+            found[name] = problems
+    assert not found
+
+
+def test_every_page_is_one_without_javascript(visit: Any, addresses: dict[str, str]) -> None:
+    visitor = visit(java_script_enabled=False)
+    without = []
+    for name, address in addresses.items():
+        page = visitor.go(address)
+        if not (page.locator("h1").count() and page.locator("main").inner_text().strip()):
+            without.append(name)
+    assert not without
