@@ -4,159 +4,117 @@ danger zone between pool and context."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.safestring import SafeString
 
-from kvaudit.fleet.models import Deployment, NodeSnapshot
+from kvaudit.fleet.models import Deployment
 from kvaudit.web import moments
 from kvaudit.web.figures import events
 from kvaudit.web.figures.events import Mark
-from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, instant, layout, local, said
+from kvaudit.web.figures.frame import Cell, Figure, Trace, Twin, instant, layout, link, local, said
+from kvaudit.web.figures.pools import Seen, Step, lasting, snapshots_of, steps
 
-ROWS = 50
-MOST_SNAPSHOTS = 5_000
+ROWS = 200
+MOST_CHANGES = 2_000
 MOST_LINES = 8
 """Nodes that get a line of their own; beyond that only the smallest is drawn."""
 
-READ_FOR = timedelta(days=1)
-"""How long a reading stands for a node that was not read again: then nothing is known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What one node said from ``start`` to ``end``, in tokens; None = unknown."""
-
-    node: str
-    role: str
-    start: datetime
-    end: datetime
-    pool: int | None
-    context: int | None
-    version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """The deployment between two instants: smallest pool, smallest pool on the prefill side, largest
-    context; None where any node's is unknown or none was read."""
-
-    start: datetime
-    end: datetime
-    pool: int | None
-    prefill: int | None
-    context: int | None
+COLUMNS = (
+    "From",
+    "Until",
+    "What",
+    "Pool (tokens)",
+    "Context (tokens)",
+    "Must hold (tokens)",
+    "Danger zone (tokens)",
+    "See",
+)
+NOTHING = SafeString()
+"""A cell for which there is no question."""
 
 
 def figure_of(deployment: Deployment) -> Figure:
-    found = snapshots_of(deployment, ROWS)
+    now = timezone.now()
+    seen = snapshots_of(deployment)
+    rows = table_rows(seen, _changes_of(deployment), deployment.headroom, deployment.context, now)
     return Figure(
         name="capacity",
         title=f"Pool and context of {deployment.slug} over time",
         sentence="The smallest KV pool against the context. Below the dashed line it lacks its headroom; in the shaded "
         "zone a prompt is accepted that the pool cannot hold.",
         url=reverse("figure", args=[deployment.slug, "capacity"]),
-        twin=Twin(COLUMNS, [_row(each) for each in reversed(found)]),
-        empty="" if found else "No node has been read yet, so pool and context are unknown.",
+        twin=Twin(
+            COLUMNS,
+            rows[:ROWS],
+            note=f"The newest {ROWS} of {len(rows):,} rows; the drawing shows all."
+            if len(rows) > ROWS
+            else "",
+        ),
+        empty="" if seen else "No node has been read yet, so pool and context are unknown.",
     )
 
 
-COLUMNS = ("From", "Until", "Node", "Role", "Pool (tokens)", "Context (tokens)", "Version")
+def _changes_of(deployment: Deployment) -> list[Mark]:
+    return events.capacity_changes(deployment, MOST_CHANGES)
 
 
-def _row(seen: Seen) -> list[Cell]:
+def table_rows(
+    seen: Sequence[Seen], changes: Sequence[Mark], headroom: float, declared: int | None, now: datetime
+) -> list[list[Cell]]:
+    """All nodes together between any two changes, each node by itself, and the changes; newest first."""
+    lasted = lasting(seen, now)
+    found = steps(lasted, declared)
+    rows = [(step.start, _step_row(step, headroom)) for step in found]
+    rows += [(each.start, _node_row(each)) for each in lasted]
+    rows += [(mark.at, _change_row(mark, _pool_at(found, mark.at))) for mark in changes]
+    return [row for _, row in sorted(rows, key=lambda each: each[0], reverse=True)]
+
+
+def _step_row(step: Step, headroom: float) -> list[Cell]:
+    zone: Cell = None
+    if step.prefill is not None and step.context is not None:
+        zone = f"{step.prefill:,} to {step.context:,}" if step.prefill < step.context else "none"
+    must = must_hold(step, headroom)
     return [
-        moments.stamp(seen.start),
-        moments.stamp(seen.end),
-        seen.node,
-        seen.role,
-        seen.pool,
-        seen.context,
-        seen.version or None,
+        _stamp(step.start),
+        _stamp(step.end),
+        "all nodes: the smallest",
+        step.pool,
+        step.context,
+        must,
+        zone,
+        NOTHING,
     ]
 
 
-def snapshots_of(deployment: Deployment, limit: int = MOST_SNAPSHOTS) -> list[Seen]:
-    """The newest ``limit`` readings of all nodes, oldest first."""
-    rows = (
-        NodeSnapshot.objects.filter(node__deployment=deployment)
-        .order_by("-first_seen", "-pk")
-        .values_list("node__name", "role", "first_seen", "last_confirmed", "pool", "context", "version")
-    )
-    return [Seen(*row) for row in reversed(rows[:limit])]
+def _node_row(seen: Seen) -> list[Cell]:
+    what = ", ".join(part for part in (seen.node, seen.role, seen.version) if part)
+    return [_stamp(seen.start), _stamp(seen.end), what, seen.pool, seen.context, NOTHING, NOTHING, NOTHING]
+
+
+def _change_row(mark: Mark, pool: int | None) -> list[Cell]:
+    what = f"{mark.kind}: {mark.text}"
+    return [_stamp(mark.at), NOTHING, what, pool, NOTHING, NOTHING, NOTHING, link(mark.href)]
+
+
+def _stamp(moment: datetime) -> SafeString:
+    return moments.stamp(moment)
 
 
 def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trace], dict[str, Any]]:
     """Traces and layout."""
-    changes = [mark for mark in events.marks_of(deployment, limit=2_000) if mark.lane == events.CAPACITY]
+    changes = _changes_of(deployment)
     return build(
         snapshots_of(deployment), changes, deployment.headroom, deployment.context, now or timezone.now()
     )
 
 
-def lasting(seen: Sequence[Seen], now: datetime) -> list[Seen]:
-    """Readings that reach to the node's next one where that came within a day, and no further than a day
-    beyond their last confirmation."""
-    following: dict[str, Seen] = {}
-    found = []
-    for each in reversed(seen):
-        after = following.get(each.node)
-        until = min(each.end + READ_FOR, after.start if after else now)
-        found.append(replace(each, end=max(each.end, until)))
-        following[each.node] = each
-    return found[::-1]
-
-
-def steps(seen: Sequence[Seen], declared_context: int | None) -> list[Step]:
-    """The deployment between any two changes. A node whose pool is unknown makes the smallest unknown."""
-    edges: list[tuple[datetime, bool, Seen]] = []
-    for each in seen:
-        edges += [(each.start, True, each), (each.end, False, each)]
-    edges.sort(key=lambda edge: edge[0])
-    there: dict[str, Seen] = {}
-    found: list[Step] = []
-    for number, (at, begins, each) in enumerate(edges):
-        if begins:
-            there[each.node] = each
-        elif there.get(each.node) is each:
-            del there[each.node]
-        until = edges[number + 1][0] if number + 1 < len(edges) else at
-        if until <= at or not there:
-            continue
-        step = _step(at, until, list(there.values()), declared_context)
-        last = found[-1] if found else None
-        same = last and (last.pool, last.prefill, last.context, last.end) == (
-            step.pool,
-            step.prefill,
-            step.context,
-            step.start,
-        )
-        if last and same:
-            found[-1] = replace(last, end=step.end)
-        else:
-            found.append(step)
-    return found
-
-
-def _step(start: datetime, end: datetime, there: Sequence[Seen], declared: int | None) -> Step:
-    contexts = [each.context for each in there if each.context is not None]
-    if declared is not None:
-        contexts.append(declared)
-    return Step(
-        start,
-        end,
-        _least([each.pool for each in there]),
-        _least([each.pool for each in there if each.role != "decode"]),
-        max(contexts, default=None),
-    )
-
-
-def _least(pools: Sequence[int | None]) -> int | None:
-    known = [pool for pool in pools if pool is not None]
-    return min(known) if known and len(known) == len(pools) else None
+def must_hold(step: Step, headroom: float) -> int | None:
+    return None if step.context is None else round(step.context * headroom)
 
 
 def build(
@@ -179,7 +137,7 @@ def build(
         _line(
             found,
             f"context × {headroom:g}, what the pool must hold",
-            [None if step.context is None else round(step.context * headroom) for step in found],
+            [must_hold(step, headroom) for step in found],
             "--mark",
             2,
             "dash",
@@ -242,11 +200,17 @@ def _zone(found: Sequence[Step]) -> Trace:
     """Rectangles from the prefill side's smallest pool up to the context."""
     x: list[int | None] = []
     y: list[int | None] = []
+    texts: list[str] = []
     for step in found:
         if step.prefill is None or step.context is None or step.prefill >= step.context:
             continue
         x += [local(step.start), local(step.start), local(step.end), local(step.end), None]
         y += [step.prefill, step.context, step.context, step.prefill, None]
+        text = said(
+            f"danger zone: {step.prefill:,} to {step.context:,} tokens",
+            f"{instant(step.start)} to {instant(step.end)}",
+        )
+        texts += [text, text, text, text, ""]
     return {
         "type": "scatter",
         "name": "danger zone: accepted, longer than the pool",
@@ -263,7 +227,9 @@ def _zone(found: Sequence[Step]) -> Trace:
             "size": 7,
             "solidity": 0.25,
         },
-        "hoverinfo": "skip",
+        "hoverinfo": "text",
+        "hoveron": "points",
+        "hovertext": texts,
     }
 
 
@@ -274,13 +240,15 @@ def _node_line(node: str, seen: Sequence[Seen]) -> Trace:
 
 
 def _changes(changes: Sequence[Mark], found: Sequence[Step]) -> Trace:
-    """The changes of capacity on the line of the smallest pool; each leads to the run that saw it."""
-    placed = [(mark, pool) for mark in reversed(changes) if (pool := _pool_at(found, mark.at)) is not None]
+    """The changes of capacity on the line of the smallest pool, where that was unknown at the last known one; each
+    leads to the run that saw it."""
+    known = [step for step in found if step.pool is not None]
+    placed = [(mark, _pool_at(known, mark.at) or 0, _pool_at(found, mark.at)) for mark in reversed(changes)]
     return {
         "type": "scatter",
         "name": "capacity change",
-        "x": [local(mark.at) for mark, _ in placed],
-        "y": [pool for _, pool in placed],
+        "x": [local(mark.at) for mark, *_ in placed],
+        "y": [height for _, height, _ in placed],
         "mode": "markers",
         "marker": {
             "symbol": "diamond",
@@ -290,9 +258,15 @@ def _changes(changes: Sequence[Mark], found: Sequence[Step]) -> Trace:
         },
         "hoverinfo": "text",
         "hovertext": [
-            said(mark.text, instant(mark.at), "Opens its run." if mark.href else "") for mark, _ in placed
+            said(
+                mark.text,
+                instant(mark.at),
+                "The smallest pool was unknown." if pool is None else "",
+                "Opens its run." if mark.href else "",
+            )
+            for mark, _, pool in placed
         ],
-        "customdata": [mark.href for mark, _ in placed],
+        "customdata": [mark.href for mark, *_ in placed],
     }
 
 

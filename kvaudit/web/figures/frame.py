@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from django.http import HttpResponse
 from django.utils import timezone
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kvaudit.web import foreign
@@ -27,11 +28,13 @@ Cell = object  # text of others is spelled out; SafeString (marks, times, links)
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """The table of a figure. ``more`` is the address of all rows where only the newest are here."""
+    """The table of a figure. ``more`` is the address of all rows where only the newest are here; ``note`` says what
+    is left out."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     more: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,14 @@ def said(*lines: object, limit: int = 160) -> str:
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def link(href: str) -> SafeString:
+    """``/runs/7/#check-pool`` as "run 7", and so for waivers and incidents."""
+    kind, _, number = href.partition("#")[0].strip("/").rpartition("/")
+    return (
+        format_html('<a href="{}">{} {}</a>', href, kind.removesuffix("s"), number) if href else SafeString()
+    )
 
 
 def axis(*, title: str = "", **more: Any) -> dict[str, Any]:

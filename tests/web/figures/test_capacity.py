@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from kvaudit.web.figures import capacity, frame
-from kvaudit.web.figures.capacity import Seen
+from kvaudit.web.figures import capacity, frame, pools
+from kvaudit.web.figures.pools import Seen
 from tests.factories import a_team
 from tests.web.figures import history
 
@@ -21,7 +21,7 @@ def seen(node, since, until, pool, context=1_000, role="prefill"):
 
 
 def stepped(*found, declared=None):
-    steps = capacity.steps(capacity.lasting(found, NOW), declared)
+    steps = pools.steps(pools.lasting(found, NOW), declared)
     return [((NOW - each.start) // HOUR, (NOW - each.end) // HOUR, each.pool, each.context) for each in steps]
 
 
@@ -82,12 +82,27 @@ def test_node_names_are_no_markup():
 
 
 @pytest.mark.django_db
-def test_a_past_is_drawn_with_three_queries_and_its_changes_on_the_line(django_assert_num_queries):
+def test_a_past_is_drawn_with_two_queries_and_its_changes_on_the_line(django_assert_num_queries):
     past = history.a_past("chat-past", team=a_team(), changes=3)
-    with django_assert_num_queries(3):
+    with django_assert_num_queries(2):
         data, shown = capacity.draw(past)
     marks = next(each for each in data if each["mode"] == "markers")
     assert marks["y"] == [681_280, 1_500_000]
     assert shown["xaxis"]["range"][1] > frame.local(timezone.now())
     figure = capacity.figure_of(past)
-    assert [row[4] for row in figure.twin.rows] == [1_500_000, 681_280, 2_040_000]
+    together = [row for row in figure.twin.rows if row[2] == "all nodes: the smallest"]
+    assert [row[3:7] for row in together] == [
+        [1_500_000, 1_048_576, 1_310_720, "none"],
+        [681_280, 1_048_576, 1_310_720, "681,280 to 1,048,576"],
+        [2_040_000, 1_048_576, 1_310_720, "none"],
+    ]
+    assert len(figure.twin.rows) == 3 + 3 + 2  # together, the node by itself, changes
+
+
+@pytest.mark.django_db
+def test_what_the_table_leaves_out_is_said(monkeypatch):
+    monkeypatch.setattr(capacity, "ROWS", 5)
+    past = history.a_past("chat-past", team=a_team(), changes=3)
+    twin = capacity.figure_of(past).twin
+    assert len(twin.rows) == 5
+    assert twin.note == "The newest 5 of 8 rows; the drawing shows all."

@@ -10,15 +10,18 @@ from django.utils import timezone
 
 from kvaudit.audits.models import CheckState, Overdue, StateChange
 from kvaudit.audits.windows import spans
-from kvaudit.checklists.models import Waiver
+from kvaudit.checklists.models import DailyCount, Waiver
+from kvaudit.fleet.models import NodeSnapshot
 from kvaudit.incidents.models import Incident, Quarantine, TimelineEvent
 from kvaudit.web import windows
-from kvaudit.web.figures import hours, incident, timeline
-from tests.factories import a_deployment, a_team, a_user
+from kvaudit.web.figures import capacity, compliance, hours, incident, prefill, timeline
+from tests.factories import a_deployment, a_node, a_team, a_user
+from tests.inquiries.test_importing import brought
+from tests.inquiries.test_production import ODD
 from tests.web import scene
 from tests.web.figures import history, twins
 
-HOUR = timedelta(hours=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NIGHT = {"days": [], "from": "01:00", "to": "05:00", "zone": "Europe/Berlin"}
 WEEKEND = {"days": ["sat", "sun"], "from": "10:00", "to": "18:00", "zone": "UTC"}
 pytestmark = pytest.mark.django_db
@@ -139,3 +142,133 @@ def test_the_timeline_of_an_incident():
     data, layout = twins.drawn(incident.draw(found))
     bars = same_marks(data, layout, incident.figure_of(found).twin.rows)
     assert {lane for lane, *_ in bars} == {incident.WINDOW, incident.QUARANTINE}
+
+
+def test_capacity():
+    past = history.a_past("chat-past", team=a_team(), changes=3)
+    now = timezone.now()
+    node = a_node(past, "decode-0", role="decode")
+    for number, (since, until, pool) in enumerate(((50, 40, 700_000), (39, 20, None), (19, 0, 1_400_000))):
+        NodeSnapshot.objects.create(
+            node=node, first_seen=now - since * DAY, last_confirmed=now - until * DAY, current=not until, digest=f"d{number}",
+            engine="sglang", version="1", role="decode", pool=pool, context=1_048_576, content=f"d{number}", facts={},
+            fingerprint={}, reference={},
+        )  # fmt: skip
+    data, _ = twins.drawn(capacity.draw(past, now))
+    rows = capacity.figure_of(past).twin.rows
+    together = [row for row in rows if row[2] == "all nodes: the smallest"]
+    named = twins.by_name(data)
+    zone = "danger zone: accepted, longer than the pool"
+    must = "context × 1.25, what the pool must hold"
+    for name, column in (("smallest pool", 3), ("context", 4), (must, 5)):
+        assert levels(named.pop(name)) == joined([(*ends(row), row[column]) for row in together]), name
+    assert [(twins.whole(piece[0][0]), f"{piece[0][1]:,} to {piece[1][1]:,}") for piece in twins.pieces(named.pop(zone))] == [
+        (twins.at(row[0]), row[6]) for row in reversed(together) if row[6] not in ("none", None)
+    ]  # fmt: skip
+    for name, start in (("prefill-0", "prefill-0"), ("decode-0", "decode-0")):
+        trace = named.pop(f"pool of {name} ({name[:-2]})")
+        assert levels(trace) == joined(
+            [(*ends(row), row[3]) for row in rows if str(row[2]).startswith(f"{start}, ")]
+        )
+    changes = named.pop("capacity change")
+    said = [row for row in reversed(rows) if str(row[2]).startswith("capacity change")]
+    assert [twins.whole(x) for x in changes["x"]] == [twins.at(row[0]) for row in said]
+    assert changes["customdata"] == [twins.href(row[7]) for row in said]
+    assert [row[3] for row in said] == [681_280, None]  # the last known height, and that it is not known
+    assert changes["y"] == [681_280, 681_280]
+    assert [("unknown" in text) for text in changes["hovertext"]] == [False, True]
+    assert named == {}
+
+
+def ends(row):
+    return twins.at(row[0]), twins.at(row[1])
+
+
+def levels(trace):
+    """(begin, end, value) of every level of a line of steps, oldest first."""
+    return joined(
+        (twins.whole(one[0]), twins.whole(other[0]), one[1])
+        for piece in twins.pieces(trace)
+        for one, other in zip(piece, piece[1:], strict=False)
+        if one[1] == other[1]
+    )
+
+
+def joined(found):
+    """Oldest first; levels of one value that touch are one, unknown ones are left out, whole seconds."""
+    kept = []
+    for begin, end, value in sorted(each for each in found if each[2] is not None):
+        if kept and kept[-1][2] == value and begin - kept[-1][1] <= 1_000:
+            kept[-1] = (kept[-1][0], end, value)
+        elif end > begin:
+            kept.append((begin, end, value))
+    return kept
+
+
+def test_prefill():
+    deployment = a_deployment("chat", team=a_team())
+    run = scene.a_run(deployment, {"prefill": "fail"})
+    run.results.update(measures=history.PREFILL)
+    log = brought(*ODD, deployment=deployment)
+    data, _ = twins.drawn(prefill.draw(deployment))
+    rows = [list(row) for row in prefill.figure_of(deployment).twin.rows]
+    named = twins.by_name(data)
+    p5 = [row for row in rows if "p5 of production" in row[4]]
+    lines = [
+        (f"{piece[0][0]:,} to {piece[1][0] - 1:,}", f"{piece[0][1]:.2g}")
+        for name in ("p5 of production requests", "p5 of production: too fast")
+        for piece in twins.pieces(named.pop(name))
+    ]
+    assert lines == [(row[0], row[2]) for row in p5]
+    assert {twins.href(row[4]) for row in p5} == {f"/d/chat/exposure/logs/{log.pk}/#prefill"}
+    for name in ("fitted curve", "too fast below"):
+        (row,) = [row for row in rows if row[4] == name]
+        curve = named.pop(name)
+        assert row[1] == f"{curve['x'][0]:,} to {curve['x'][-1]:,}"
+        for n, seconds in zip(curve["x"], curve["y"], strict=True):
+            assert formula(row[3], n) == pytest.approx(seconds, rel=1e-3, abs=1e-5)
+    dots = sorted(
+        (x, f"{y:.3g}") for trace in named.values() for x, y in zip(trace["x"], trace["y"], strict=True)
+    )
+    assert dots == sorted((row[1], row[2]) for row in rows if isinstance(row[1], int))
+    assert len(rows) == len(p5) + 2 + len(dots)
+
+
+def formula(text, n):
+    """What ``0.5 × (a + b n + c n²)`` comes to."""
+    factor, _, inner = text.rpartition("× (")
+    a, b, c = (
+        float(part.removesuffix(" n²").removesuffix(" n")) for part in inner.removesuffix(")").split(" + ")
+    )
+    return (float(factor) if factor else 1) * (a + b * n + c * n * n)
+
+
+def test_the_trend_of_compliance():
+    team = a_team()
+    today = timezone.now().date()
+    for back, counts in (
+        (1, {"pass": 6, "waived": 2, "fail": 2}),
+        (8, {"pass": 5, "attested": 3, "error": 1}),
+    ):
+        for status, count in counts.items():
+            DailyCount.objects.create(
+                day=today - timedelta(days=back), team=team, item="1", status=status, count=count
+            )
+    user = a_user(team=team)
+    data, _ = twins.drawn(compliance.build(compliance.weeks_of(user)))
+    rows = compliance.figure_of(user).twin.rows
+    titles = {title.lower(): number for number, title in enumerate(compliance.COLUMNS)}
+    drawn = {
+        (day, trace["name"]): share
+        for trace in data
+        for day, share in zip(trace["x"], trace["y"], strict=True)
+        if share
+    }
+    said = {
+        (row[0], name): round(100 * row[column] / sum(row[1:7]), 2)
+        for row in rows
+        for name, column in titles.items()
+        if name not in ("end of", "comply") and row[column]
+    }
+    assert len(said) == 6
+    assert drawn == said
