@@ -8,10 +8,14 @@ from typing import Any
 
 from django.utils import timezone
 
+from kvaudit.audits import options
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.readings import whole_number
 from kvaudit.verdict import Verdict
 from kvaudit.web import moments
+
+QUIET = 10.0
+"""Seconds without a sign of the worker that are worth a word; it gives one every two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +76,30 @@ def _step(check: str, verdict: str, word: str) -> Step:
     return Step(check, state, verdict)
 
 
+def silence(run: Run) -> str:
+    """A sentence where nothing has been heard of the worker for long, or the one before was lost; else ""."""
+    if run.state == RunState.QUEUED and run.attempt > 0:
+        return "Its worker was lost in the middle of it; another is to take over."
+    if run.state != RunState.RUNNING or run.lease_until is None:
+        return ""
+    lease = options.lease_seconds()
+    quiet = lease - (run.lease_until - timezone.now()).total_seconds()
+    if quiet < max(QUIET, 3 * options.heartbeat_seconds()):
+        return ""
+    last = run.attempt >= options.MOST_ATTEMPTS or run.cancel_requested_at is not None
+    then = "the run ends as it stands" if last else "another takes over"
+    when = f"after {lease:.0f} s" if quiet < lease else "within a minute"
+    return f"No sign of its worker for {moments.duration(quiet)}; {then} {when}."
+
+
 def _sentence(run: Run, current: Sequence[str]) -> str:
     if run.ended:
         return f"The audit is {run.state}."
+    quiet = silence(run)
     if run.cancel_requested_at is not None:
-        return "Cancelling: it stops before its next step."
+        return f"Cancelling: it stops before its next step. {quiet}".rstrip()
+    if quiet:
+        return quiet
     if run.state == RunState.QUEUED:
         now = timezone.now()
         return (

@@ -19,6 +19,7 @@ from kvaudit.web.tables import checks
 from kvaudit.web.tables.evidence_list import EvidenceList, evidence_of
 from kvaudit.web.tables.ledger_proof import Proof, proof_of
 from kvaudit.web.tables.measures import Measure, readable, stored
+from kvaudit.web.tables.progress import silence
 from kvaudit.web.tables.reproduce import Again, again
 
 DRAWN: Mapping[str, Sequence[str]] = {
@@ -82,7 +83,7 @@ def run_page(run: Run, user: User) -> RunPage:
     last: list[Result] = [counted[name] for name in checks.in_order(list(counted))]
     return RunPage(
         run=run,
-        sentence=run.summary or sentence(run, last),
+        sentence=sentence(run, last),
         blocks=[_block(each, kept) for each in last],
         others=[each for each in results if each not in last],
         not_reached=[name for name in run.checks if name not in counted],
@@ -98,14 +99,17 @@ def run_page(run: Run, user: User) -> RunPage:
 
 
 def sentence(run: Run, results: Sequence[Result]) -> str:
-    """What the run came to, where the run itself carries no summary."""
+    """What the run came to, or how far it is. A run that was cancelled says that first."""
+    if run.summary and run.state != RunState.CANCELLED:
+        return run.summary
     if run.state == RunState.MISSED:
         more = f" ({run.slots:,} slots)" if run.slots > 1 else ""
         return f"Missed{more}: no worker carried it out in time, so nothing was learnt. It counts as missing."
     if run.state == RunState.QUEUED:
-        return "Waiting for a worker."
+        return silence(run) or "Waiting for a worker."
     if run.state == RunState.RUNNING:
-        return f"Being carried out: {len(results)} of {len(run.checks)} checks done."
+        done = f"{len(results)} of {len(run.checks)} checks done."
+        return f"{quiet} {done}" if (quiet := silence(run)) else f"Being carried out: {done}"
     by: dict[Verdict, list[str]] = {}
     for each in results:
         by.setdefault(Verdict.parse(each.verdict), []).append(each.check_id)
@@ -119,8 +123,12 @@ def sentence(run: Run, results: Sequence[Result]) -> str:
         )
         if verdict in by
     ]
-    lead = "Cancelled. " if run.state == RunState.CANCELLED else ""
-    return f"{lead}{len(results)} of {len(run.checks)} checks concluded: {', '.join(parts) or 'none'}."
+    if run.state == RunState.CANCELLED:
+        who = f" by {run.cancel_requested_by.get_username()}" if run.cancel_requested_by else ""
+        if run.started_at is None:
+            return f"Cancelled{who} before it began."
+        return f"Cancelled{who} before it was done: {', '.join(parts) or 'no check was carried out'}."
+    return f"{len(results)} of {len(run.checks)} checks concluded: {', '.join(parts) or 'none'}."
 
 
 def _incidents(run: Run, user: User) -> list[IncidentLine]:

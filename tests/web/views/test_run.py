@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+
+import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from kvaudit.audits.models import Evidence
 from kvaudit.incidents import restoring
@@ -233,3 +238,53 @@ def test_a_run_that_replayed_an_incident_and_let_it_go_says_so(people):
     restoring.release(incident=incident, actor=operator)
     page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
     assert "(restored, critical) was asked again in this run and was let back on this run." in page
+
+
+def test_a_cancelled_run_says_so_first(people, pair):
+    run = scene.a_run(
+        pair,
+        {"pool": "pass", "version": "error"},
+        state="cancelled",
+        summary="version: The run was cancelled before this was done.",
+        cancel_requested_by=people.operating_user,
+    )
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    lead = " ".join(re.sub(r"<[^>]*>", " ", page.partition('class="lead">')[2].partition("</p>")[0]).split())
+    name = people.operating_user.get_username()
+    assert lead == f"Cancelled by {name} before it was done: 1 in error (version), 1 passed (pool)."
+    assert f"<title>Run {run.pk}: cancelled" in page
+    type(run).objects.filter(pk=run.pk).update(started_at=None)
+    assert f"Cancelled by {name} before it began." in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+
+
+def test_a_fail_of_a_cancelled_run_is_not_hidden(people, pair):
+    run = scene.a_run(pair, {"pool": "fail"}, state="cancelled")
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "headline-fail" in page
+    assert "Cancelled before it was done: 1 failed (pool)." in page
+
+
+@pytest.mark.parametrize(
+    ("left", "attempt", "said"),
+    [
+        (58, 1, ""),
+        (20, 1, "No sign of its worker for 40 s; another takes over after 60 s."),
+        (20, 2, "No sign of its worker for 40 s; the run ends as it stands after 60 s."),
+        (-15, 1, "No sign of its worker for 1 min; another takes over within a minute."),
+    ],
+)
+def test_a_worker_that_fell_silent_is_said(people, pair, left, attempt, said):
+    run = scene.a_run(pair, state="running")
+    type(run).objects.filter(pk=run.pk).update(
+        attempt=attempt, lease_until=timezone.now() + timedelta(seconds=left, milliseconds=-300)
+    )
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert page.count("No sign of its worker") == (2 if said else 0), "in the headline and with the progress"
+    assert (said or "Reading the nodes.") in page
+
+
+def test_a_run_whose_worker_was_lost_waits_for_another(people, pair):
+    run = scene.a_run(pair, state="queued")
+    assert "another is to take over" in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    type(run).objects.filter(pk=run.pk).update(attempt=0)
+    assert "another is to take over" not in people.viewer.get(f"/runs/{run.pk}/").content.decode()
