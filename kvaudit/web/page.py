@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBadRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
@@ -74,6 +74,12 @@ def require(user: User, ability: str, team: Team | int | None, sentence: str) ->
     """
     if not can(user, ability, team):
         raise PermissionDenied(sentence)
+
+
+def refused(problem: str) -> HttpResponseBadRequest:
+    """The answer of a file or a print that was asked for with an address that makes no sense: what people keep
+    must not be of something else than they asked for."""
+    return HttpResponseBadRequest(problem, content_type="text/plain; charset=utf-8")
 
 
 def deployment_or_404(user: User, slug: str) -> Deployment:

@@ -27,7 +27,7 @@ _RANK = {status: number for number, status in enumerate((*WORST_FIRST, Status.NO
 @dataclass(frozen=True, slots=True)
 class Filters:
     """The page's state, as it stands in the URL. Empty = not filtered; ``as_of`` is a day of the
-    viewer's zone, "" for now."""
+    viewer's zone, "" for now; ``problem`` says why another one than the address asks for is meant."""
 
     q: str = ""
     team: str = ""
@@ -37,10 +37,11 @@ class Filters:
     sort: str = "name"
     after: str = ""
     before: str = ""
+    problem: str = ""
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> Filters:
-        """Out of a query string; what means nothing is dropped rather than refused."""
+        """Out of a query string; what means nothing is dropped rather than refused, a day with a ``problem``."""
         names = ("q", "team", "item", "status", "as_of", "after", "before")
         cleaned = {name: foreign.query_text(query.get(name), 300) for name in names}
         if cleaned["status"] not in set(Status):
@@ -48,7 +49,8 @@ class Filters:
         if end_of_day(cleaned["as_of"]) is None:
             cleaned["as_of"] = ""
         sort = query.get("sort", "")
-        return cls(**cleaned, sort=sort if sort in SORTS else "name")
+        problem = day_problem(query.get("as_of", ""))
+        return cls(**cleaned, sort=sort if sort in SORTS else "name", problem=problem)
 
     @property
     def active(self) -> bool:
@@ -68,6 +70,24 @@ def end_of_day(text: str) -> datetime | None:
         return end if end <= timezone.now() else None
     except (ValueError, OverflowError):
         return None
+
+
+def day_problem(text: str) -> str:
+    """Why nothing is known of the end of that day, as a sentence; "" for a past day, today (which is now) and
+    none at all."""
+    if not text.strip() or end_of_day(foreign.query_text(text)) is not None:
+        return ""
+    shown = foreign.plain(text, 40)
+    try:
+        day = date.fromisoformat(foreign.query_text(text))
+    except ValueError:
+        return f"“{shown}” is no date: write 2026-09-01."
+    today = timezone.localdate()
+    if day == today:
+        return ""
+    return (
+        f"{day} lies in the future: nothing is known of it." if day > today else f"“{shown}” is too long ago."
+    )
 
 
 @dataclass(frozen=True, slots=True)

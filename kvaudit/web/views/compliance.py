@@ -16,7 +16,7 @@ from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign
 from kvaudit.web.figures import compliance as trend
 from kvaudit.web.figures.frame import answer
-from kvaudit.web.page import SignedIn, page, zone_of
+from kvaudit.web.page import SignedIn, page, refused, zone_of
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import compliance as table
 from kvaudit.web.tables import compliance_export as export
@@ -60,6 +60,8 @@ def compliance(request: SignedIn) -> HttpResponse:
 def printed(request: SignedIn) -> HttpResponseBase:
     """Every row that the filters leave, streamed: a fleet is printed whole, not its first page."""
     filters = table.Filters.from_query(request.GET)
+    if filters.problem:
+        return refused(filters.problem)
     matrix = table.matrix_of(request.user, filters.moment)
     found = table.matching(matrix.rows, filters)
     context = _context(matrix, found, filters) | {
@@ -87,6 +89,8 @@ def _printed(frame: str, rows: list[Row], context: dict[str, Any], zone: str) ->
 def as_csv(request: SignedIn) -> HttpResponseBase:
     """A line per cell of every row that the filters leave."""
     filters = table.Filters.from_query(request.GET)
+    if filters.problem:
+        return refused(filters.problem)
     matrix = table.matrix_of(request.user, filters.moment)
     rows = table.matching(matrix.rows, filters)
     return streamed(export.export_rows(matrix, rows), f"compliance-{matrix.moment:%Y-%m-%d}.csv")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from django.http import HttpResponse, HttpResponseBadRequest, HttpResponseBase
+from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
 
 from kvaudit.accounts.access import can
 from kvaudit.inquiries.exposure import statement_of
 from kvaudit.inquiries.models import RequestLog
-from kvaudit.web.page import SignedIn, deployment_or_404, page
+from kvaudit.web.page import SignedIn, deployment_or_404, page, refused
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import exposure as table
 from kvaudit.web.tables.log_queries import left_out as not_in_queries
@@ -52,7 +52,7 @@ def as_csv(request: SignedIn, slug: str) -> HttpResponseBase:
     deployment = deployment_or_404(request.user, slug)
     window = table.window_of(request.GET, timezone.now())
     if window.problem:
-        return HttpResponseBadRequest(window.problem, content_type="text/plain; charset=utf-8")
+        return refused(window.problem)
     statement = statement_of(deployment, window.since, window.until)
     name = f"exposure-{deployment.slug}-{window.since:%Y-%m-%d}-{window.until:%Y-%m-%d}.csv"
     return streamed(table.export(statement), name)

@@ -16,7 +16,7 @@ from kvaudit.checklists.items import Item
 from kvaudit.checklists.scope import Scope, items_of
 from kvaudit.web.claim_forms import AttestForm, WaiveForm
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
-from kvaudit.web.tables.compliance import end_of_day
+from kvaudit.web.tables.compliance import day_problem, end_of_day
 from kvaudit.web.tables.item import item_page
 
 NO_ATTEST = "Attestations are made by operators of the deployment's team."
@@ -26,7 +26,8 @@ NO_REQUEST = "Waivers are asked for by operators of the deployment's team."
 @page()
 def item(request: SignedIn, slug: str, key: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
-    moment = end_of_day(request.GET.get("as_of", ""))
+    asked = request.GET.get("as_of", "")
+    moment = end_of_day(asked)
     shown = item_page(deployment, key, moment)
     if shown is None:
         raise Http404
@@ -36,6 +37,7 @@ def item(request: SignedIn, slug: str, key: str) -> HttpResponse:
         "now": timezone.now(),
         "moment": shown.moment,
         "past": moment is not None,
+        "problem": day_problem(asked),
         "shown": shown,
         "deployment": deployment,
         "may_attest": moment is None and shown.attestable and can(request.user, "attest", team),

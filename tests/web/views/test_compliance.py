@@ -171,8 +171,39 @@ def test_as_of_a_day_shows_what_held_at_its_end(people, pair):
     assert "existed then" in text(people.viewer, f"/compliance/?as_of={before}")
 
 
-@pytest.mark.parametrize("query", ["as_of=9999-12-31", "as_of=x", "as_of=2026-13-40", "after=%00", "sort=%27", "q=%00%E2%80%AE",
-                                   "as_of=0001-01-01", "item=%00"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("x", "“x” is no date"), ("2026-13-40", "is no date"), ("2026-09-01T14:30", "is no date"), ("%00", "is no date"),
+     ("%E2%80%AE", "is no date"), ("%3Cscript%3E", "is no date"), ("9" * 5_000, "is no date"), ("2999-01-01", "future"),
+     ("9999-12-31", "future")],
+)  # fmt: skip
+def test_a_day_that_makes_no_sense_is_said_and_neither_printed_nor_exported(people, pair, asked, said):
+    for path in ("/compliance/", "/d/chat-large/items/1/"):
+        page = text(people.viewer, f"{path}?as_of={asked}")
+        alert = page.split('role="alert">', 1)[1].split("</p>", 1)[0]
+        assert said in alert
+        assert "Shown is how it stands now." in alert
+        assert "<script" not in alert
+        assert "\u202e" not in alert
+    for path in ("/compliance/print/", "/compliance/csv/"):
+        answer = people.viewer.get(f"{path}?as_of={asked}")
+        assert answer.status_code == 400
+        assert answer["Content-Type"].startswith("text/plain")
+        assert said in answer.content.decode()
+
+
+@pytest.mark.parametrize("asked", ["", "%20", "today"])
+def test_today_is_now_without_a_word(people, pair, asked):
+    day = timezone.localdate().isoformat() if asked == "today" else asked
+    page = text(people.viewer, f"/compliance/?as_of={day}")
+    assert ">Now, <" in page
+    assert 'role="alert"' not in page
+    assert people.viewer.get(f"/compliance/csv/?as_of={day}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "query", ["after=%00", "sort=%27", "q=%00%E2%80%AE", "as_of=0001-01-01", "item=%00", "status=%00"]
+)
 def test_odd_addresses_are_answered(people, pair, query):
     for path in ("/compliance/", "/compliance/print/", "/compliance/csv/", "/compliance/trend/"):
         assert text(people.viewer, f"{path}?{query}") is not None
