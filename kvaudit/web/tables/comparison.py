@@ -42,8 +42,16 @@ class CheckPair:
     measures: Sequence[Pair]
 
     @property
+    def common(self) -> bool:
+        """Whether both runs came to a result of it."""
+        return self.before is not None and self.after is not None
+
+    @property
     def differs(self) -> bool:
-        return (self.before.verdict if self.before else None) != (self.after.verdict if self.after else None)
+        """Whether it came to another verdict; a check that one run never had came to none."""
+        return (
+            self.before is not None and self.after is not None and self.before.verdict != self.after.verdict
+        )
 
     @property
     def differing(self) -> list[Pair]:
@@ -81,6 +89,23 @@ class Comparison:
         if not self.before.fingerprint or not self.after.fingerprint:
             return None
         return self.before.fingerprint == self.after.fingerprint
+
+    @property
+    def common(self) -> list[CheckPair]:
+        return [pair for pair in self.checks if pair.common]
+
+    @property
+    def alone(self) -> list[CheckPair]:
+        """Checks that one of the runs has no result of: nothing of them can be compared."""
+        return [pair for pair in self.checks if not pair.common]
+
+    @property
+    def only_before(self) -> list[str]:
+        return [pair.check for pair in self.alone if pair.before]
+
+    @property
+    def only_after(self) -> list[str]:
+        return [pair.check for pair in self.alone if pair.after]
 
     @property
     def changed(self) -> list[CheckPair]:

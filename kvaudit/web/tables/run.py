@@ -69,7 +69,8 @@ class RunPage:
     blocks: Sequence[ResultBlock]
     others: Sequence[Result]  # of attempts that do not count: a fail of any attempt stands
     not_reached: Sequence[str]  # checks of the run without a result
-    previous: Run | None  # of the same kind: prompts compare with prompts
+    previous: Run | None  # the latest earlier one that has a check in common with it
+    common: Sequence[str]  # these checks
     again: Again  # how to ask the same by hand
     proof: Proof
     incidents: Sequence[IncidentLine]
@@ -81,21 +82,28 @@ def run_page(run: Run, user: User) -> RunPage:
     results = sorted(run.results.all(), key=lambda each: each.pk)
     counted: dict[str, Any] = {**counting(results)}
     last: list[Result] = [counted[name] for name in checks.in_order(list(counted))]
+    before = _previous(run)
     return RunPage(
         run=run,
         sentence=sentence(run, last),
         blocks=[_block(each, kept) for each in last],
         others=[each for each in results if each not in last],
         not_reached=[name for name in run.checks if name not in counted],
-        previous=Run.objects.filter(
-            deployment_id=run.deployment_id, kind=run.kind, pk__lt=run.pk, verdict__isnull=False
-        )
-        .order_by("-id")
-        .first(),
+        previous=before,
+        common=[name for name in run.checks if before is not None and name in before.checks],
         again=again(run),
         proof=proof_of(run, results),
         incidents=_incidents(run, user),
     )
+
+
+def _previous(run: Run) -> Run | None:
+    """One that ended by itself: a cancelled run may have nothing to compare with. No check is both of a passive and
+    of an active audit."""
+    earlier = Run.objects.of(run.deployment).filter(
+        kind=run.kind, state=RunState.FINISHED, pk__lt=run.pk, checks__overlap=run.checks
+    )
+    return earlier.order_by("-id").first()
 
 
 def sentence(run: Run, results: Sequence[Result]) -> str:

@@ -39,8 +39,12 @@ def shown(answer):
 
 def test_verdicts_measures_and_fingerprints_side_by_side(people, two):
     before, after = two
+    before.results.filter(check_id="version").update(measures={"pins": ["of-version-alone"]})
     page = shown(people.viewer.get(f"/compare/?a={before.pk}&b={after.pk}"))
-    assert "3 of 3 checks came to another verdict" in page
+    assert "1 of 1 check that both have came to another verdict: <bdi>pool</bdi>." in page
+    assert f"Only run {before.pk} has <bdi>version</bdi>" in page
+    assert f"Only run {after.pk} has <bdi>drift</bdi>" in page
+    assert "of-version-alone" not in page, "what one run never asked is no difference of measures"
     assert "681,280" in page
     assert "2,040,000" in page
     assert "not in this run" in page
@@ -53,7 +57,14 @@ def test_unknown_fingerprints_are_not_equal(people, pair):
     first, second = (scene.a_run(pair, {"pool": "pass"}) for _ in range(2))
     page = shown(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
     assert "is unknown: a run without readings has no fingerprint" in page
-    assert "All 1 check came to the same verdict." in page
+    assert "The one check that both have came to the same verdict." in page
+
+
+def test_runs_without_a_common_check_are_not_said_to_differ(people, pair):
+    first, second = scene.a_run(pair, {"pool": "pass"}), scene.a_run(pair, {"version": "fail"})
+    page = shown(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
+    assert "no check in common" in page
+    assert "another verdict" not in page
 
 
 @pytest.mark.parametrize(

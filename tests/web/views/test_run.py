@@ -288,3 +288,16 @@ def test_a_run_whose_worker_was_lost_waits_for_another(people, pair):
     assert "another is to take over" in people.viewer.get(f"/runs/{run.pk}/").content.decode()
     type(run).objects.filter(pk=run.pk).update(attempt=0)
     assert "another is to take over" not in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+
+
+def test_the_run_to_compare_with_has_a_check_in_common(people, pair):
+    scene.a_run(pair, {"pool": "pass"})
+    wanted = scene.a_run(pair, {"pool": "fail", "version": "pass"})
+    scene.a_run(pair, {"drift": "pass"})
+    scene.a_run(pair, {"version": "error"}, state="cancelled")
+    run = scene.a_run(pair, {"version": "pass", "exposure": "pass"})
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert f"/compare/?a={wanted.pk}&amp;b={run.pk}" in page
+    assert "The run before that carried out version, <a" in page
+    alone = scene.a_run(pair, {"rejection": "pass"})
+    assert "/compare/?a=" not in people.viewer.get(f"/runs/{alone.pk}/").content.decode()
