@@ -72,19 +72,19 @@ class Found:
 
 @dataclass(slots=True)
 class Condition:
-    """A WHERE clause over ``r`` (results) and, where ``joins_run``, ``run``, with its parameters."""
+    """Clauses over ``r`` (results) and over ``run``, with their parameters."""
 
-    clauses: list[str] = field(default_factory=list)
+    of_result: list[str] = field(default_factory=list)
+    of_run: list[str] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
-    joins_run: bool = False
 
     @property
     def sql(self) -> str:
-        return " AND ".join(self.clauses) or "TRUE"
+        return _all([*self.of_result, *self.of_run])
 
-    @property
-    def tables(self) -> str:
-        return "audits_result r" + (" JOIN audits_run run ON run.id = r.run_id" if self.joins_run else "")
+
+def _all(clauses: Sequence[str]) -> str:
+    return " AND ".join(clauses) or "TRUE"
 
 
 def condition(asked: Question, builds: Builds | None) -> Condition:
@@ -92,7 +92,7 @@ def condition(asked: Question, builds: Builds | None) -> Condition:
     made = Condition()
 
     def add(clause: str, **values: Any) -> None:
-        made.clauses.append(clause)
+        (made.of_run if clause.startswith("run.") else made.of_result).append(clause)
         made.values.update(values)
 
     if asked.deployments is not None:
@@ -120,10 +120,8 @@ def condition(asked: Question, builds: Builds | None) -> Condition:
             ran_to=[end for _, _, end in spans],
         )
     if asked.trigger:
-        made.joins_run = True
         add("run.trigger = %(trigger)s", trigger=asked.trigger)
     if asked.actors is not None:
-        made.joins_run = True
         add("run.actor_id = ANY(%(actors)s::bigint[])", actors=list(asked.actors))
     return made
 
@@ -212,20 +210,27 @@ def _floor(asked: Question, ceiling: int, lowest: int, step: int) -> int:
     return lowest if found is None else max(lowest, found[0])
 
 
+_SLICE = "SELECT {columns} FROM audits_result r WHERE r.id >= %(floor)s AND r.id < %(ceiling)s AND {clauses}"
+
+_OF_RUNS = """
+WITH slice AS MATERIALIZED ({slice})
+SELECT slice.id FROM slice JOIN audits_run run ON run.id = slice.run_id
+WHERE run.id BETWEEN (SELECT min(run_id) FROM slice) AND (SELECT max(run_id) FROM slice) AND {clauses}
+ORDER BY slice.id DESC LIMIT %(most)s
+"""
+"""The slice is read first, and of the runs its own stretch: a planner that hopes for an early hit in another order
+walks all of history, and all runs ever for a trigger that none had."""
+
+
 def _matching(wanted: Condition, floor: int, ceiling: int, most: int) -> list[int]:
-    # The slice is read first and by key alone: a planner that hopes for an early hit in another order
-    # may walk all of history.
-    inner = "audits_result r WHERE r.id >= %(floor)s AND r.id < %(ceiling)s AND " + wanted.sql
-    if wanted.joins_run:
-        inner = (
-            "audits_result r JOIN audits_run run ON run.id = r.run_id "
-            "WHERE r.id >= %(floor)s AND r.id < %(ceiling)s AND " + wanted.sql
-        )
+    clauses = _all(wanted.of_result)
+    if wanted.of_run:
+        rows = _SLICE.format(columns="r.id, r.run_id", clauses=clauses)
+        sql = _OF_RUNS.format(slice=rows, clauses=_all(wanted.of_run))
+    else:
+        sql = _SLICE.format(columns="r.id", clauses=clauses) + " ORDER BY r.id DESC LIMIT %(most)s"
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT r.id FROM {inner} ORDER BY r.id DESC LIMIT %(most)s",  # noqa: S608 - our own clauses
-            {**wanted.values, "floor": floor, "ceiling": ceiling, "most": most},
-        )
+        cursor.execute(sql, {**wanted.values, "floor": floor, "ceiling": ceiling, "most": most})
         return [row[0] for row in cursor.fetchall()]
 
 

@@ -170,7 +170,9 @@ class Postgres:
             "log_min_messages=warning",
             "log_checkpoints=off",
         ]
-        settings += ["shared_buffers=128MB", "max_connections=100", *self.options]
+        # One machine serves pages, audits and this: a page's query is over before parallel workers have started.
+        settings += ["shared_buffers=128MB", "max_connections=100", "max_parallel_workers_per_gather=0"]
+        settings += self.options
         command = [str(self.binaries / "postgres"), "-D", str(self.folder), "-k", str(self.socket)]
         for setting in settings:
             command += ["-c", setting]
