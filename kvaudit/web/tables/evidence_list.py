@@ -5,13 +5,20 @@ Results of older releases do not say which request a piece belongs to; those pie
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+
 from kvaudit.checks.asked import Asked, asked_in
+from kvaudit.web.foreign import plain
+
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 
 KINDS = ("request", "response", "sealed")
 """The columns of a request's row."""
@@ -26,6 +33,16 @@ class Piece:
     sha256: str
     source: str
     kept: bool
+    address: str = ""  # of its body, where the reader may open it
+
+    @property
+    def shown(self) -> SafeString:
+        """Its digest, leading to its body. By hand: a page has a thousand."""
+        digest = escape(plain(self.sha256, 64))
+        if self.kept and self.address:
+            return mark_safe(f'<a class="digest digest-cut" href="{self.address}">{digest}</a>')  # noqa: S308
+        only = "" if self.kept else ' <span class="tag">digest only</span>'
+        return mark_safe(f'<span class="digest digest-cut">{digest}</span>{only}')  # noqa: S308 - escaped
 
 
 @dataclass(slots=True)
@@ -37,9 +54,12 @@ class Sent:
     pieces: list[Piece] = field(default_factory=list)
 
     @property
-    def columns(self) -> list[list[Piece]]:
-        """In the order of `KINDS`."""
-        return [[piece for piece in self.pieces if piece.kind == kind] for kind in KINDS]
+    def columns(self) -> list[str]:
+        """In the order of `KINDS`, "" for none."""
+        return [
+            mark_safe(" ".join(piece.shown for piece in self.pieces if piece.kind == kind))  # noqa: S308
+            for kind in KINDS
+        ]
 
 
 @dataclass(slots=True)
@@ -82,9 +102,10 @@ class EvidenceList:
         return self.anchors.get((name, number), "")
 
 
-def evidence_of(stored: Iterable[Any], kept: AbstractSet[str], key: object) -> EvidenceList:
+def evidence_of(stored: Iterable[Any], kept: AbstractSet[str], key: object, folder: str = "") -> EvidenceList:
     """``stored`` is `Result.evidence`, ``kept`` the digests whose bodies the run holds; ``key`` tells the
-    fragments of one result from those of another on the page."""
+    fragments of one result from those of another on the page. ``folder`` + digest is the address of a body, ""
+    for readers who may not open any."""
     lengths: dict[str, Length] = {}
     others = []
     latest: Sent | None = None
@@ -92,7 +113,8 @@ def evidence_of(stored: Iterable[Any], kept: AbstractSet[str], key: object) -> E
         if not isinstance(each, Mapping):
             continue
         kind, sha256, source = (str(each.get(name) or "") for name in ("kind", "sha256", "source"))
-        piece = Piece(kind, sha256, source, sha256 in kept)
+        opens = folder and sha256 in kept and _DIGEST.match(sha256)
+        piece = Piece(kind, sha256, source, sha256 in kept, f"{folder}{sha256}/" if opens else "")
         asked = asked_in(source) if kind in KINDS else None
         if asked is None:
             others.append(piece)

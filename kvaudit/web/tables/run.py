@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.urls import reverse
+
+from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.audits.outcome import counting
@@ -81,12 +84,15 @@ def run_page(run: Run, user: User) -> RunPage:
     kept = {use.evidence_id for use in run.kept_evidence.all()}
     results = sorted(run.results.all(), key=lambda each: each.pk)
     counted: dict[str, Any] = {**counting(results)}
+    folder = ""
+    if can(user, "read_evidence", run.deployment.team_id):
+        folder = reverse("evidence", args=[run.pk, "-"]).removesuffix("-/")
     last: list[Result] = [counted[name] for name in checks.in_order(list(counted))]
     before = _previous(run)
     return RunPage(
         run=run,
         sentence=sentence(run, last),
-        blocks=[_block(each, kept) for each in last],
+        blocks=[_block(each, kept, folder) for each in last],
         others=[each for each in results if each not in last],
         not_reached=[name for name in run.checks if name not in counted],
         previous=before,
@@ -148,12 +154,14 @@ def _incidents(run: Run, user: User) -> list[IncidentLine]:
     ]
 
 
-def _block(result: Result, kept: set[str]) -> ResultBlock:
+def _block(result: Result, kept: set[str], folder: str) -> ResultBlock:
     measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
     drawn = DRAWN.get(result.check_id, ())
     if Verdict.parse(result.verdict) is Verdict.FAIL:
         drawn = (*drawn, *BOUNDS)
-    evidence = evidence_of(result.evidence if isinstance(result.evidence, list) else (), kept, result.pk)
+    evidence = evidence_of(
+        result.evidence if isinstance(result.evidence, list) else (), kept, result.pk, folder
+    )
     return ResultBlock(
         result=result,
         title=checks.title(result.check_id),

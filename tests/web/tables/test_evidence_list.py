@@ -17,19 +17,24 @@ def request(name: str, number: int, ended: str, at: int, tokens: int = 8_187) ->
 
 
 def test_a_request_is_one_row_of_its_length_in_order_of_rounds():
+    folder = "/runs/7/evidence/"
     stored = [
         *request("N", 2, "refused", 10, 8_186),
         *request("N+1", 1, "without nonce", 20),
         *request("N", 1, "busy", 30, 8_186),
     ]
-    found = evidence_of(stored, {f"{21:064x}"}, 7)
+    found = evidence_of(stored, {f"{21:064x}"}, 7, folder)
     assert [(one.name, one.tokens, one.endings) for one in found.lengths] == [
         ("N", "8,186", "1 busy, 1 refused"),
         ("N+1", "8,187", "1 without nonce"),
     ]
     assert [one.asked.round for one in found.lengths[0].sent] == [1, 2]
     (only,) = found.lengths[1].sent
-    assert [[each.kept for each in column] for column in only.columns] == [[False], [True], [False]]
+    request_cell, answer_cell, text_cell = only.columns
+    assert f'<a class="digest digest-cut" href="{folder}{21:064x}/">{21:064x}</a>' == answer_cell
+    for cell in (request_cell, text_cell):
+        assert "href" not in cell
+        assert "digest only" in cell
     assert (found.requests, found.pieces, found.others) == (3, 9, [])
 
 
@@ -62,3 +67,11 @@ def test_lengths_that_differ_under_one_name_say_their_range():
         request("fit", 1, "answered", 1, 512) + request("fit", 1, "answered", 9, 8_026), set(), 7
     )
     assert found.lengths[0].tokens == "512 to 8,026"
+
+
+def test_a_hostile_digest_is_text_and_no_address():
+    bad = '"><script>alert(1)</script>\u202e'
+    (piece_shown,) = evidence_of([{"kind": "reading", "sha256": bad, "source": "x"}], {bad}, 7, "/e/").others
+    assert "<script" not in piece_shown.shown
+    assert "href" not in piece_shown.shown
+    assert "[U+202E]" in piece_shown.shown
