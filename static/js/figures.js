@@ -68,6 +68,15 @@
     star: "M8 1l2 5h5l-4 3.4 1.6 5L8 11.3l-4.6 3.1L5 9.4 1 6h5z",
     cross: "M6 2h4v4h4v4h-4v4H6v-4H2V6h4z",
   };
+  const HATCHES = {
+    "/": "M1 13l8-10M7 13l8-10",
+    "\\": "M1 3l8 10M7 3l8 10",
+    x: "M1 13l8-10M7 13l8-10M1 3l8 10M7 3l8 10",
+    "-": "M1 6h14M1 10h14",
+    "|": "M5 3v10M11 3v10",
+    "+": "M1 8h14M5 3v10M11 3v10",
+    ".": "M3 6h2M7 6h2M11 6h2M3 10h2M7 10h2M11 10h2",
+  };
   const groupOf = (trace) => trace.legendgroup ?? trace.name;
 
   const glyph = (trace) => {
@@ -91,6 +100,14 @@
       if (!["solid", undefined].includes(trace.line?.dash)) path.setAttribute("stroke-dasharray", "4 2");
     }
     svg.append(path);
+    const pattern = trace.fillpattern ?? trace.marker?.pattern;
+    if (pattern?.shape) {
+      const hatch = document.createElementNS("http://www.w3.org/2000/svg", "path");
+      hatch.setAttribute("d", HATCHES[pattern.shape] ?? "");
+      hatch.setAttribute("fill", "none");
+      hatch.setAttribute("stroke", pattern.fgcolor);
+      svg.append(hatch);
+    }
     return svg;
   };
 
@@ -108,9 +125,10 @@
       button.dataset.group = group;
       button.setAttribute("aria-pressed", String(!figure.hidden.has(group)));
       button.append(glyph(trace), plain(trace.name));
-      button.addEventListener("click", () => {
+      button.addEventListener("click", async () => {
         if (!figure.hidden.delete(group)) figure.hidden.add(group);
-        draw(figure);
+        await draw(figure);
+        [figure.marks, figure.cursor] = [marksOf(figure), -1];
       });
       const item = document.createElement("li");
       item.append(button);
@@ -120,17 +138,26 @@
     if (held !== null) [...list.querySelectorAll("button")].find((each) => each.dataset.group === held)?.focus();
   };
 
-  // Marks that lead somewhere, in order of x: [{curve, point, at, y, href, text}]. Heights are numbers.
-  const marksOf = ({ source, plot }) => {
-    const marks = [];
+  // Points that say or lead something, in order of x: [{curve, point, at, y, href, text}]. Heights are numbers, of
+  // stacked bars their tops. Of the points of a line that say the same one stop is enough.
+  const marksOf = ({ source, plot, hidden }) => {
+    const marks = [], tops = new Map();
+    const { xaxis } = plot._fullLayout, stacked = source.layout.barmode === "stack";
     source.data.forEach((trace, curve) => {
-      (trace.customdata ?? []).forEach((href, point) => {
-        if (!href) return;
+      if (hidden.has(groupOf(trace))) return;
+      let before = "";
+      trace.x.forEach((x, point) => {
+        if (x === null) return (before = "");
         const text = Array.isArray(trace.hovertext) ? trace.hovertext[point] : trace.hovertext;
-        marks.push({ curve, point, at: plot._fullLayout.xaxis.d2l(trace.x[point]), y: trace.y[point], href, text });
+        const href = trace.customdata?.[point] ?? "";
+        if (stacked) tops.set(x, (tops.get(x) ?? 0) + trace.y[point]);
+        const again = trace.mode !== "markers" && trace.type !== "bar" && text === before;
+        before = text;
+        if (again || (!text && !href)) return;
+        marks.push({ curve, point, at: xaxis.d2l(x), y: stacked ? tops.get(x) : trace.y[point], href, text });
       });
     });
-    return marks.sort((one, other) => one.at - other.at);
+    return marks.sort((one, other) => one.at - other.at || one.y - other.y);
   };
 
   const plain = (text) =>
@@ -212,7 +239,7 @@
     figure.status.textContent = plain(mark.text);
   };
 
-  // The next mark in a direction of x; up and down go to the nearest mark of the lanes there.
+  // The next mark in a direction of x; up and down go to the next lane, and without lanes to the next height there.
   const step = (figure, key) => {
     const { marks, cursor } = figure;
     if (cursor < 0) return marks.length - 1;
@@ -220,11 +247,13 @@
     if (key === "ArrowRight") return Math.min(marks.length - 1, cursor + 1);
     const here = marks[cursor].y;
     const wanted = key === "ArrowUp" ? 1 : -1;
+    const lanes = Boolean(figure.source.layout.yaxis2);
     let best = cursor, least = Infinity;
     marks.forEach((mark, index) => {
       const rise = (mark.y - here) * wanted;
       if (rise <= 0) return;
-      const cost = rise * 1e15 + Math.abs(mark.at - marks[cursor].at);
+      const away = Math.abs(mark.at - marks[cursor].at);
+      const cost = lanes ? rise * 1e15 + away : away * 1e6 + rise;
       if (cost < least) [best, least] = [index, cost];
     });
     return best;
@@ -257,7 +286,8 @@
     plot.after(figure.status);
     plot.tabIndex = 0;
     plot.setAttribute("role", "application");
-    const ways = figure.marks.length ? "Arrow keys go from mark to mark, Enter opens one. " : "";
+    const leads = figure.marks.some((mark) => mark.href) ? ", Enter opens one" : "";
+    const ways = figure.marks.length ? `Arrow keys go from mark to mark${leads}. ` : "";
     plot.setAttribute("aria-label", `Drawing. ${ways}Plus and minus zoom, 0 shows everything. The table below says the same.`);
     plot.addEventListener("keydown", (event) => keyed(figure, event));
     plot.on("plotly_click", ({ points }) => open(points[0]?.customdata));

@@ -110,7 +110,7 @@ def build(weeks: Sequence[Week]) -> tuple[list[Trace], dict[str, Any]]:
                 },
                 "hoverinfo": "text",
                 "hovertext": [
-                    said(f"{name}: {n:,} of {total:,} cells", f"week to {day.isoformat()}")
+                    said(f"{name}: {n:,} of {total:,} cells", f"week to {day.isoformat()}") if n else ""
                     for (day, _), n, total in zip(weeks, counts, totals, strict=True)
                 ],
                 "textposition": "none",

@@ -113,17 +113,24 @@ def _change(
     )  # fmt: skip
 
 
+def a_snapshot(
+    node: Node, since: datetime, until: datetime, pool: int | None, version: str, *, current: bool = True
+) -> NodeSnapshot:
+    content = f"{node.name} {since.isoformat()}"
+    return NodeSnapshot.objects.create(
+        node=node, first_seen=since, last_confirmed=until, current=current, engine="sglang", version=version,
+        role=node.role, pool=pool, context=1_048_576, digest=content[-16:], content=content, facts={}, fingerprint={},
+        reference={},
+    )  # fmt: skip
+
+
 def _capacity(node: Node, start: datetime, now: datetime) -> None:
     """Three pools: large, small since the middle, large again a month ago; the last two with a new version."""
     moments = (start, start + (now - start) / 2, now - (now - start) / 12, now)
     pools = (2_040_000, 681_280, 1_500_000)
     versions = ("0.5.18", "0.5.18", "0.5.22")
     for number, (pool, version) in enumerate(zip(pools, versions, strict=True)):
-        NodeSnapshot.objects.create(
-            node=node, first_seen=moments[number], last_confirmed=moments[number + 1], current=number == 2,
-            engine="sglang", version=version, role="prefill", pool=pool, context=1_048_576, digest=f"{number:016d}",
-            content=f"{number}", facts={}, fingerprint={}, reference={},
-        )  # fmt: skip
+        a_snapshot(node, moments[number], moments[number + 1], pool, version, current=number == 2)
         if number:
             diff = [{"name": "pool", "before": pools[number - 1], "after": pool, "significant": True}]
             if version != versions[number - 1]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from django.urls import reverse
@@ -11,7 +12,6 @@ from django.utils import timezone
 from kvaudit.audits.models import CheckState, Overdue, StateChange
 from kvaudit.audits.windows import spans
 from kvaudit.checklists.models import DailyCount, Waiver
-from kvaudit.fleet.models import NodeSnapshot
 from kvaudit.incidents.models import Incident, Quarantine, TimelineEvent
 from kvaudit.web import windows
 from kvaudit.web.figures import capacity, compliance, hours, incident, prefill, timeline
@@ -148,12 +148,8 @@ def test_capacity():
     past = history.a_past("chat-past", team=a_team(), changes=3)
     now = timezone.now()
     node = a_node(past, "decode-0", role="decode")
-    for number, (since, until, pool) in enumerate(((50, 40, 700_000), (39, 20, None), (19, 0, 1_400_000))):
-        NodeSnapshot.objects.create(
-            node=node, first_seen=now - since * DAY, last_confirmed=now - until * DAY, current=not until, digest=f"d{number}",
-            engine="sglang", version="1", role="decode", pool=pool, context=1_048_576, content=f"d{number}", facts={},
-            fingerprint={}, reference={},
-        )  # fmt: skip
+    for since, until, pool in ((50, 40, 700_000), (39, 20, None), (19, 0, 1_400_000)):
+        history.a_snapshot(node, now - since * DAY, now - until * DAY, pool, "1", current=not until)
     data, _ = twins.drawn(capacity.draw(past, now))
     rows = capacity.figure_of(past).twin.rows
     together = [row for row in rows if row[2] == "all nodes: the smallest"]
@@ -189,7 +185,7 @@ def levels(trace):
     return joined(
         (twins.whole(one[0]), twins.whole(other[0]), one[1])
         for piece in twins.pieces(trace)
-        for one, other in zip(piece, piece[1:], strict=False)
+        for one, other in pairwise(piece)
         if one[1] == other[1]
     )
 
