@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvaudit.audits.narrow import when
 from kvaudit.checklists.items import Item
-from kvaudit.checklists.standing import Cell, Claim, Says, Status, by_ranks, rank_of, stand
+from kvaudit.checklists.standing import Cell, Claim, Says, Status, by_ranks, stand
 
 if TYPE_CHECKING:
     from kvaudit.accounts.models import Team
@@ -129,16 +129,17 @@ class Rows:
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Mapping[str, Status], Status]] = {}
 
-    def row(self, deployment: Subject, cells: Cells, overdue_since: datetime | None) -> Row:
-        ranks = {check: rank_of(says, cells.moment) for check, says in cells.said.items()}
+    def row(
+        self, deployment: Subject, cells: Cells, ranks: Mapping[str, int], overdue_since: datetime | None
+    ) -> Row:
         pattern = (id(cells.items_by_key), cells.mode, frozenset(ranks.items()))
         known = self._known.get(pattern)
         if known is None:
             plain = {key: by_ranks(item, ranks, cells.mode) for key, item in cells.items_by_key.items()}
             known = self._known[pattern] = plain, combine(plain.values())
         statuses, status = known
-        claimed = [key for key in {**cells.attested, **cells.waived} if key in cells]
-        if claimed:
-            statuses = {**statuses, **{key: cells[key].status for key in claimed}}
+        if cells.attested or cells.waived:
+            claimed = {key: cells[key].status for key in {**cells.attested, **cells.waived} if key in cells}
+            statuses = {**statuses, **claimed}
             status = combine(statuses.values())
         return Row(deployment, cells, statuses, status, overdue_since)

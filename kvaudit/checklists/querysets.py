@@ -15,7 +15,7 @@ from django.utils import timezone
 from kvaudit.audits.narrow import Micros, among, micros
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
 from kvaudit.checklists.matrix import Cells, Items, Matrix, Rows, Subject
-from kvaudit.checklists.standing import Claim, Says, proves_leak
+from kvaudit.checklists.standing import Claim, Says, proves_leak, rank_of
 from kvaudit.fleet.intervals import IntervalQuerySet
 from kvaudit.fleet.querysets import DeploymentQuerySet
 
@@ -54,7 +54,8 @@ class AssessedQuerySet(DeploymentQuerySet):
         items: dict[int, Items] = {
             team: {item.key: item for item in (*common, *own.get(team, ()))} for team in teams
         }
-        said = _said(CheckState.objects.as_of(moment).filter(among("deployment_id", ids)))
+        instant = micros(when)
+        said, ranks = _said(CheckState.objects.as_of(moment).filter(among("deployment_id", ids)), instant)
         attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams), "author")
         waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams), "requester", "decided_by")
         unrefuted = _unrefuted(CheckState.objects.unrefuted(moment).filter(among("deployment_id", ids)))
@@ -65,7 +66,6 @@ class AssessedQuerySet(DeploymentQuerySet):
             late[pk] = min(since, late.get(pk, since))
         every = [*common, *(item for several in own.values() for item in several)]
         modes = _modes(ids, moment) if any(item.applies_to for item in every) else {}
-        instant = micros(when)
         rows = Rows()
         return Matrix(
             when,
@@ -83,6 +83,7 @@ class AssessedQuerySet(DeploymentQuerySet):
                         modes.get(each.pk, ""),
                         unrefuted.get(each.pk, {}),
                     ),
+                    ranks.get(each.pk, {}),
                     late.get(each.pk),
                 )
                 for each in deployments
@@ -90,9 +91,11 @@ class AssessedQuerySet(DeploymentQuerySet):
         )
 
 
-def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
-    """Deployment -> check -> its states: tuples, since a fleet has thousands."""
-    found: dict[int, dict[str, list[Says]]] = {}
+def _said(states: Any, moment: int) -> tuple[dict[int, dict[str, list[Says]]], dict[int, dict[str, int]]]:
+    """Deployment -> check -> its states, and how bad they are (`rank_of`): tuples in one pass, since a fleet has
+    thousands."""
+    found: dict[int, dict[str, list[Says]]] = defaultdict(dict)
+    ranks: dict[int, dict[str, int]] = defaultdict(dict)
     several: list[list[Says]] = []
     rows = states.order_by().values_list(
         "deployment_id",
@@ -106,15 +109,18 @@ def _said(states: Any) -> dict[int, dict[str, list[Says]]]:
         "run_id",
     )
     for says in map(Says._make, rows):
-        here = found.setdefault(says[0], {})
-        if says[1] in here:
-            here[says[1]].append(says)
-            several.append(here[says[1]])
+        deployment, check, rank = says[0], says[1], rank_of(says, moment)
+        here, worst = found[deployment], ranks[deployment]
+        if check in here:
+            here[check].append(says)
+            several.append(here[check])
+            worst[check] = max(worst[check], rank)
         else:
-            here[says[1]] = [says]
+            here[check] = [says]
+            worst[check] = rank
     for group in several:  # states of nodes beside the deployment's own: always in one order
         group.sort(key=lambda each: (each.since, each.run_id, each.verdict))
-    return found
+    return found, ranks
 
 
 def _unrefuted(states: Any) -> dict[int, dict[str, bool]]:

@@ -159,20 +159,15 @@ _VERDICTS = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.FAIL)
 _STATUSES = (Status.PASS, Status.INCONCLUSIVE, Status.ERROR, Status.FAIL)
 
 
-def rank_of(says: Sequence[Says], moment: int) -> int:
-    """How bad the states of one check are: 0 pass, 1 not known (expired), 2 error, 3 fail."""
-    worst = 0
-    for each in says:
-        # What nobody can read as a verdict is an error, as everywhere.
-        rank = 1 if each.expires_at <= moment else _RANK.get(each.verdict, 2)
-        if rank > worst:
-            worst = rank
-    return worst
+def rank_of(says: Says, moment: int) -> int:
+    """How bad a state is: 0 pass, 1 not known (expired), 2 error, 3 fail."""
+    # What nobody can read as a verdict is an error, as everywhere.
+    return 1 if says.expires_at <= moment else _RANK.get(says.verdict, 2)
 
 
 def by_ranks(item: Item, ranks: Mapping[str, int], mode: str) -> Status:
-    """What `stand` comes to where nobody claims anything of the item. ``ranks`` are of the checks that have
-    states: one that never ran is not known."""
+    """What `stand` comes to where nobody claims anything of the item. ``ranks`` are the worst of the checks that
+    have states: one that never ran is not known."""
     if item.applies_to and mode and mode != item.applies_to:
         return Status.NOT_APPLICABLE
     return _STATUSES[max([ranks.get(check, 1) for check in item.checks], default=1)]
