@@ -131,9 +131,13 @@ def denied(trials: Iterable[Trial]) -> Trial | None:
     return next((one for one in trials if one.outcome is Outcome.DENIED), None)
 
 
-def kept(evidence: Sequence[Evidence], most: int = 200) -> tuple[Evidence, ...]:
-    """Evidence of a result, each body once for every request, the newest kept when there is too much."""
-    return tuple({(item.sha256, item.source): item for item in evidence[-most * 3 :]}.values())
+MOST_KEPT = 1_200
+"""Pieces of evidence of one result: request, answer and sealed text of every request of a full canary, which has 360."""
+
+
+def kept(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:
+    """Evidence of a result, each body once for every request, the newest ``most`` pieces when there are more."""
+    return tuple({(item.sha256, item.source): item for item in evidence[-most:]}.values())
 
 
 class Say(Protocol):

@@ -54,3 +54,15 @@ def test_other_sources_belong_to_no_request(source):
 def test_the_same_body_sent_twice_is_kept_for_both_requests():
     first, second = (Evidence("request", "0" * 64, f"POST /x, round {n}") for n in (1, 2))
     assert kept([first, second, first]) == (first, second)
+
+
+def test_a_full_canary_keeps_the_evidence_of_every_request():
+    from kvaudit.checks.canary import ROUNDS
+
+    pieces = [
+        Evidence(kind, f"{n:064x}", f"POST /x, round {n}")
+        for n in range(ROUNDS * 6)
+        for kind in ("request", "response", "sealed")
+    ]
+    one_each = [Evidence(each.kind, f"{at:064x}", each.source) for at, each in enumerate(pieces)]
+    assert len(kept(one_each)) == 3 * 360

@@ -141,9 +141,9 @@ def test_health_is_looked_at_after_what_looks_like_harm(outcome: Outcome, looked
 
 
 def test_evidence_is_kept_once_and_the_newest_when_there_is_much() -> None:
-    items = [Evidence("response", str(number % 700), "s", b"") for number in range(1_400)]
-    assert len(kept(items)) == 600
-    assert kept(items)[-1].sha256 == "699"
+    items = [Evidence("response", str(number % 1_300), "s", b"") for number in range(2_600)]
+    assert len(kept(items)) == 1_200
+    assert kept(items)[-1].sha256 == "1299"
 
 
 def test_nobody_asked_is_inconclusive_and_says_why() -> None:

@@ -13,6 +13,8 @@ from kvaudit.web.tables.measure_names import COLUMNS, FIRST_COLUMNS, LABELS, PAI
 from kvaudit.web.tables.readings import is_reading
 
 MOST_ROWS = 200
+LONG = 12
+"""Rows above which a table opens on demand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class Measure:
     def wide(self) -> bool:
         """Whether it needs the whole width."""
         return self.kind in ("grid", "list")
+
+    @property
+    def folded(self) -> bool:
+        return isinstance(self.value, Grid) and len(self.value.rows) > LONG
 
 
 def readable(measures: Mapping[str, Any]) -> list[Measure]:
