@@ -132,7 +132,7 @@ def denied(trials: Iterable[Trial]) -> Trial | None:
 
 
 MOST_KEPT = 1_200
-"""Pieces of evidence of one result: request, answer and sealed text of every request of a full canary, which has 360."""
+"""Pieces of one result: request, answer and sealed text of every request of a full canary, which asks 360."""
 
 
 def kept(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:
