@@ -1,8 +1,13 @@
-"""The exposure statement of a deployment, out of its states and its changes of capacity. Two queries."""
+"""The exposure statement of a deployment, out of its states, failed pool results and changes of capacity. Three
+queries."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from django.db.models import Case, F, Func, OuterRef, Q, Subquery, TextField, Value, When
@@ -47,17 +52,56 @@ def statement_of(deployment: Deployment, since: datetime, until: datetime) -> St
         .order_by("at")
         .values_list("at", flat=True)
     )
-    held = [_held(row) for row in rows.values_list(*_FIELDS, "print", "low", "high", "bound")]
-    return state(held, since, until, changes)
+    found = list(rows.values_list("result_id", *_FIELDS, "print", "low", "high", "bound"))
+    held = [_held(row[1:]) for row in found]
+    return state(_widened(deployment, held, [row[0] for row in found], since), since, until, changes)
+
+
+def _widened(
+    deployment: Deployment, held: Sequence[Held], results: Sequence[int], since: datetime
+) -> list[Held]:
+    """Pools are drawn anew at every start, by a little, so that one fail that goes on has had several zones. Its
+    interval points at the last result (``results``, an id for each); what it endangered is the lengths of all.
+
+    Only fails that last into the window are asked for, by the ids between two intervals' last results: these are
+    in the index, moments are not.
+    """
+    pool = [number for number, each in enumerate(held) if each.check == "pool"]
+    decided = [number for number in pool if held[number].verdict in (Verdict.PASS, Verdict.FAIL)]
+    gone = {n for n, later in pairwise(decided) if held[later].since <= since}
+    fails = [n for n in decided if n not in gone and held[n].verdict is Verdict.FAIL]
+    if not fails:
+        return list(held)
+    before = max((results[n] for n in pool if n < fails[0]), default=0)
+    seen = (
+        Result.objects.filter(deployment=deployment, check_id="pool", pk__gt=before, verdict=Verdict.FAIL)
+        .filter(pk__lte=max(results[n] for n in fails))
+        .order_by("observed_at")
+        .values_list("observed_at", _text("danger_zone", "0"), _text("danger_zone", "1"))
+    )
+    zones = [(at, zone) for at, low, high in seen if (zone := _zone(low, high)) is not None]
+    times = [at for at, _ in zones]
+    wide = list(held)
+    for n in fails:
+        each = held[n]
+        part = zones[bisect_left(times, each.since) : bisect_right(times, each.last_confirmed)]
+        all_of_it = [zone for zone in (each.zone, *(zone for _, zone in part)) if zone is not None]
+        if all_of_it:
+            zone = min(low for low, _ in all_of_it), max(high for _, high in all_of_it)
+            wide[n] = replace(each, zone=zone)
+    return wide
+
+
+def _text(*path: str) -> Func:
+    """A measure of a result as text. (`KT` takes the first part of its path for the column.)"""
+    return Func(
+        F("measures"), *map(Value, path), function="jsonb_extract_path_text", output_field=TextField()
+    )
 
 
 def _measure(told: Q, *path: str) -> Case:
-    """A measure of the interval's last result, as text; NULL where it is not ``told``. (`KT` takes the first part
-    of its path for the column.)"""
-    measure = Func(
-        F("measures"), *map(Value, path), function="jsonb_extract_path_text", output_field=TextField()
-    )
-    result = Result.objects.filter(pk=OuterRef("result_id")).annotate(told=measure)
+    """A measure of the interval's last result, as text; NULL where it is not ``told``."""
+    result = Result.objects.filter(pk=OuterRef("result_id")).annotate(told=_text(*path))
     return Case(When(told, then=Subquery(result.values("told"))), default=None, output_field=TextField())
 
 

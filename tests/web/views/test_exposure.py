@@ -110,6 +110,32 @@ def test_a_zone_that_nobody_looked_at_again_stays_open_and_says_so(people, open_
     assert lines[3].endswith(f",681274,1048570,,one,{looked.isoformat()}")
 
 
+def test_a_fail_that_went_on_over_restarts_endangered_the_lengths_of_all_its_pools(people, pair):
+    now = timezone.now()
+    for days, verdict, zone in (
+        (9, "fail", [1, 2_000_000]),  # before this fail began
+        (6, "pass", [2, 3_000_000]),
+        (5, "fail", [680_000, 1_048_570]),
+        (4, "fail", [670_000, 1_048_570]),
+        (3, "fail", [690_000, 1_048_999]),
+        (2, "fail", "odd"),
+    ):
+        scene.a_run(pair, {"pool": verdict}, at=now - timedelta(days=days), measures={"danger_zone": zone})
+    first, passed, *_, last = Result.objects.order_by("pk")
+    for result, start, end in ((first, 9, 6), (passed, 6, 5), (last, 5, None)):
+        closed = None if end is None else now - timedelta(days=end)
+        CheckState.objects.create(
+            deployment=pair, check_id="pool", verdict=result.verdict, severity=result.severity,
+            since=now - timedelta(days=start), last_confirmed=result.observed_at, run=result.run, result=result,
+            expires_at=now + timedelta(days=5), closed_at=closed,
+        )  # fmt: skip
+    for query in ("", f"?from={now - timedelta(days=2):%Y-%m-%d}"):
+        page = shown(people.viewer.get(f"/d/chat-large/exposure/{query}"))
+        assert "prompts of 670,000 to 1,048,998 tokens would reach the rejection path" in page
+        assert "prompt_tokens &gt;= 670000 AND prompt_tokens &lt; 1048999" in page
+    assert "prompts of 1 to 1,999,999 tokens" in shown(people.viewer.get("/d/chat-large/exposure/"))
+
+
 def test_a_capacity_change_ends_a_zone_that_had_aged(people, open_zone):
     now = timezone.now()
     since(open_zone, "pool", 20, last_confirmed=now - timedelta(days=19), expires_at=now - timedelta(days=12))
@@ -167,7 +193,7 @@ def test_csv_has_a_line_for_every_span(people, open_zone):
 
 def test_the_number_of_queries_is_fixed(people, open_zone, django_assert_max_num_queries):
     people.viewer.get("/d/chat-large/exposure/")
-    with django_assert_max_num_queries(13) as few:
+    with django_assert_max_num_queries(14) as few:
         people.viewer.get("/d/chat-large/exposure/")
     for _ in range(5):
         CheckState.objects.filter(closed_at=None).update(closed_at=timezone.now())
