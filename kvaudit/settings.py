@@ -51,6 +51,9 @@ for _name in ("LEASE_SECONDS", "HEARTBEAT_SECONDS", "RING_AGAIN_SECONDS", "SHORT
 if _env.text("AUDIT_DAILY_PROMPT_TOKENS"):
     AUDIT_DAILY_PROMPT_TOKENS = _env.number("AUDIT_DAILY_PROMPT_TOKENS", 0, 0, 1e15)
 
+# Where `kvaudit up --no-lab` looks whether somebody wishes for the lab fleet; nobody else sets it.
+LAB_WISH_FILE = _env.text("LAB_WISH_FILE")
+
 # Days that stored bodies of runs that did not fail are kept; 0 keeps them for good.
 AUDIT_EVIDENCE_DAYS = _env.number("AUDIT_EVIDENCE_DAYS", 400, 0, 36_500)
 

@@ -59,3 +59,22 @@ def _import_lab(launch: Launch, supervisor: Supervisor) -> None:
 
 EXTRAS: list[Extra] = [Extra("lab", _lab, _import_lab)]
 """Started in the tier LAB with every ``kvaudit up``; ``--no-NAME`` leaves one out."""
+
+
+def wish_file(launch: Launch) -> Path:
+    """The web writes it when somebody wishes for the extras that this start left out (`LAB_WISH_FILE`)."""
+    return launch.state.folder / "run" / "lab.wish"
+
+
+def fulfil(launch: Launch, supervisor: Supervisor, left_out: list[Extra]) -> None:
+    """Start what was left out, once, when somebody has asked for it."""
+    wish = wish_file(launch)
+    if not left_out or not wish.exists():
+        return
+    wish.unlink(missing_ok=True)
+    supervisor.progress.say("the lab fleet was asked for on the page")
+    while left_out:
+        extra = left_out.pop()
+        for child in extra.children(launch):
+            supervisor.start(child)
+        extra.furnish(launch, supervisor)

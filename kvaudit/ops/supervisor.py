@@ -86,11 +86,12 @@ class Supervisor:
         where = f" The end of {child.log_path}:\n{words}" if words else ""
         return f"{child.name} {what}.{where}"
 
-    def watch(self) -> None:
-        """Until asked to stop: start the dead again, and say so."""
+    def watch(self, also: Callable[[], None] = lambda: None) -> None:
+        """Until asked to stop: start the dead again, and say so; ``also`` is called each time round."""
         while not self.asked_to_stop():
             for child in self.children:
                 self._look_after(child, time.monotonic())
+            also()
             self._stop.wait(0.3)
 
     def _look_after(self, child: Child, now: float) -> None:

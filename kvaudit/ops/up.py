@@ -24,7 +24,7 @@ from kvaudit.ops import launch as launching
 from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey
 from kvaudit.ops.environment import Environment, EnvironmentFault
 from kvaudit.ops.errand import manage
-from kvaudit.ops.extras import EXTRAS, Extra
+from kvaudit.ops.extras import EXTRAS, Extra, fulfil, wish_file
 from kvaudit.ops.launch import Launch, child_environment
 from kvaudit.ops.leftovers import end_leftovers
 from kvaudit.ops.process import Child, follow_parent
@@ -81,8 +81,9 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
             progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
         check_port(options.host, port)
         launch = Launch(state, options.host, port, {}, options.concurrency)
+        left_out = [each for each in EXTRAS if each.name in without]
         _start_everything(supervisor, launch, [each for each in EXTRAS if each.name not in without])
-        supervisor.watch()
+        supervisor.watch(lambda: fulfil(launch, supervisor, left_out))
     except Stopped:
         pass
     finally:
@@ -101,6 +102,9 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra
     owner_side = {**os.environ, **composed}
     launch.env = child_environment(composed)
     launch.for_web = _private_half(launch.state)
+    wish_file(launch).unlink(missing_ok=True)
+    if len(extras) < len(EXTRAS):
+        launch.for_web["LAB_WISH_FILE"] = str(wish_file(launch))
     launch.state.write_local_environment(composed)
     with progress.step("preparing the database", "database prepared"):
         password = _initialise(supervisor, launch.state, owner_side)

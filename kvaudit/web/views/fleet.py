@@ -13,6 +13,7 @@ from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import fleet as table
 from kvaudit.web.tables.saved_views import shelf_of
 from kvaudit.web.tables.slicing import cut
+from kvaudit.web.views import lab_fleet
 
 
 @page()
@@ -35,5 +36,6 @@ def fleet(request: SignedIn) -> HttpResponse:
         "sorts": table.SORTS.items(),
         "saved": shelf_of(request, "fleet"),
         "may_import": can_somewhere(request.user, "edit_fleet"),
+        "may_start_lab": not rows and lab_fleet.may_start(request),
     }
     return render(request, "fleet/fleet.html", context)
