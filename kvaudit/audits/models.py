@@ -253,7 +253,12 @@ class Result(models.Model):
                 fields=["run", "attempt", "check_id"], name="audits_result_one_per_attempt"
             ),
         ]
-        indexes = [models.Index(fields=["deployment", "check_id", "-id"], name="audits_result_of_check")]
+        # With what history filters a deployment by: its rows lie scattered over all of history.
+        indexes = [
+            models.Index(
+                fields=["deployment", "check_id", "-id"], include=["verdict", "run"], name="audits_result_said"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.check_id}: {self.verdict}"

@@ -127,19 +127,34 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
     def unrefuted(self, moment: datetime | None = None) -> Self:
         """Intervals of a moment that learnt nothing (*inconclusive*, *error*) after a *fail*: a test that could
         not be done takes nothing back. ``failed_severity`` and ``failed_summary`` are those of that fail."""
-        concluded = self.model._default_manager.filter(
+        concluded = self._concluded_before()
+        rows = self.as_of(moment).filter(_learnt_nothing())
+        found = {
+            f"failed_{name or 'verdict'}": models.Subquery(concluded.values(name or "verdict")[:1])
+            for name in ("", "severity", "summary")
+        }
+        return rows.annotate(**found).filter(failed_verdict="fail")
+
+    def recalling(self) -> Self:
+        """``recalled`` is the severity of the fail that an interval is `unrefuted` by, NULL where there is none:
+        for who reads the others as well."""
+        failed = models.Case(models.When(verdict="fail", then="severity"))
+        before = self._concluded_before().annotate(failed=failed).values("failed")[:1]
+        return self.annotate(
+            recalled=models.Case(
+                models.When(_learnt_nothing(), then=models.Subquery(before)), output_field=models.CharField()
+            )
+        )
+
+    def _concluded_before(self) -> models.QuerySet[CheckState]:
+        """Earlier intervals of the same check that came to know something, newest first."""
+        return self.model._default_manager.filter(
             deployment=models.OuterRef("deployment"),
             check_id=models.OuterRef("check_id"),
             node=None,
             since__lt=models.OuterRef("since"),
             verdict__in=("pass", "fail"),
         ).order_by("-since", "-id")
-        rows = self.as_of(moment).filter(node=None, verdict__in=("inconclusive", "error"))
-        found = {
-            f"failed_{name or 'verdict'}": models.Subquery(concluded.values(name or "verdict")[:1])
-            for name in ("", "severity", "summary")
-        }
-        return rows.annotate(**found).filter(failed_verdict="fail")
 
     def history(self, deployment: Deployment, check_id: str) -> Self:
         """Every interval of one check, newest first."""
@@ -148,6 +163,10 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
     def to_note(self, now: datetime) -> Self:
         """Open intervals that have expired and whose expiry has not become a StateChange yet."""
         return self.filter(closed_at=None, expiry_noted=False, expires_at__lte=now)
+
+
+def _learnt_nothing() -> Q:
+    return Q(node=None, verdict__in=("inconclusive", "error"))
 
 
 class StateChangeQuerySet(OfDeployment["StateChange"]):

@@ -23,8 +23,21 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
 
     from kvaudit.accounts.models import User
+    from kvaudit.audits.querysets import CheckStateQuerySet
     from kvaudit.checklists.models import Attestation, DailyCount, OwnItem, Waiver  # noqa: F401
     from kvaudit.fleet.models import Deployment
+
+_Said = dict[int, dict[str, list[Says]]]
+"""Deployment -> check -> its states."""
+_Ranks = dict[int, dict[str, int]]
+"""Deployment -> check -> the worst of their ranks."""
+_Unrefuted = dict[int, dict[str, bool]]
+"""Deployment -> check that failed and has learnt nothing since -> whether that fail was a leak."""
+
+_SAYS = (
+    "deployment_id", "check_id", "verdict", "warn", "severity", Micros("since"), Micros("expires_at"), "expired_by",
+    "run_id", "recalled",
+)  # fmt: skip
 
 Scoped = TypeVar("Scoped", bound=models.Model, covariant=True)
 
@@ -36,7 +49,7 @@ class AssessedQuerySet(DeploymentQuerySet):
         return self.filter(Q(retired_at=None) | Q(retired_at__gt=when), created_at__lte=when)
 
     def standings(self, *, moment: datetime | None = None) -> Matrix:
-        """How every item stands for these deployments, now or at a past moment. Eight queries, nine
+        """How every item stands for these deployments, now or at a past moment. Seven queries, eight
         where an item is only for one mode of serving, however many deployments."""
         from kvaudit.accounts.models import Team
         from kvaudit.audits.models import CheckState, Overdue
@@ -55,10 +68,10 @@ class AssessedQuerySet(DeploymentQuerySet):
             team: {item.key: item for item in (*common, *own.get(team, ()))} for team in teams
         }
         instant = micros(when)
-        said, ranks = _said(CheckState.objects.as_of(moment).filter(among("deployment_id", ids)), instant)
+        states = CheckState.objects.as_of(moment).filter(among("deployment_id", ids))
+        said, ranks, unrefuted = _said(states, instant)
         attested = _Claims(Attestation.objects.in_force(when).concerning(ids, teams), "author")
         waived = _Claims(Waiver.objects.in_force(when).concerning(ids, teams), "requester", "decided_by")
-        unrefuted = _unrefuted(CheckState.objects.unrefuted(moment).filter(among("deployment_id", ids)))
         late: dict[int, datetime] = {}
         for pk, since in (
             Overdue.objects.at(when).filter(among("deployment_id", ids)).values_list("deployment_id", "since")
@@ -91,24 +104,13 @@ class AssessedQuerySet(DeploymentQuerySet):
         )
 
 
-def _said(states: Any, moment: int) -> tuple[dict[int, dict[str, list[Says]]], dict[int, dict[str, int]]]:
-    """Deployment -> check -> its states, and how bad they are (`rank_of`): tuples in one pass, since a fleet has
-    thousands."""
-    found: dict[int, dict[str, list[Says]]] = defaultdict(dict)
-    ranks: dict[int, dict[str, int]] = defaultdict(dict)
+def _said(states: CheckStateQuerySet, moment: int) -> tuple[_Said, _Ranks, _Unrefuted]:
+    """In one pass over tuples, since a fleet has thousands."""
+    found: _Said = defaultdict(dict)
+    ranks: _Ranks = defaultdict(dict)
+    unrefuted: _Unrefuted = defaultdict(dict)
     several: list[list[Says]] = []
-    rows = states.order_by().values_list(
-        "deployment_id",
-        "check_id",
-        "verdict",
-        "warn",
-        "severity",
-        Micros("since"),
-        Micros("expires_at"),
-        "expired_by",
-        "run_id",
-    )
-    for says in map(Says._make, rows):
+    for says in map(Says._make, states.recalling().order_by().values_list(*_SAYS)):
         deployment, check, rank = says[0], says[1], rank_of(says, moment)
         here, worst = found[deployment], ranks[deployment]
         if check in here:
@@ -118,18 +120,11 @@ def _said(states: Any, moment: int) -> tuple[dict[int, dict[str, list[Says]]], d
         else:
             here[check] = [says]
             worst[check] = rank
+        if says.recalled is not None:
+            unrefuted[deployment][check] = proves_leak(check, says.recalled)
     for group in several:  # states of nodes beside the deployment's own: always in one order
         group.sort(key=lambda each: (each.since, each.run_id, each.verdict))
-    return found, ranks
-
-
-def _unrefuted(states: Any) -> dict[int, dict[str, bool]]:
-    """Deployment -> check that failed and has learnt nothing since -> whether that fail was a leak."""
-    found: dict[int, dict[str, bool]] = defaultdict(dict)
-    rows = states.order_by().values_list("deployment_id", "check_id", "failed_severity")
-    for pk, check, severity in rows:
-        found[pk][check] = proves_leak(check, severity or "")
-    return found
+    return found, ranks, unrefuted
 
 
 class _Claims:

@@ -60,6 +60,7 @@ class Says(NamedTuple):
     expires_at: int
     expired_by: str
     run_id: int
+    recalled: str | None = None  # of a state that learnt nothing after a fail: the severity of that
 
     @property
     def leaks(self) -> bool:
@@ -226,7 +227,7 @@ def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, crea
             missing.append(check)
             continue
         for each in states:
-            _, _, verdict, warned, _, begun, expires, _, _ = each
+            _, _, verdict, warned, _, begun, expires, *_ = each
             says.append(each)
             # What nobody can read as a verdict is an error, as everywhere.
             rank = _RANK.get(verdict, 2)
