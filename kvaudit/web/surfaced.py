@@ -12,7 +12,9 @@ MOST = 100
 MOST_PAGES = 12
 MARKER_WORDS = 6
 
-UNKNOWN_PAGES = "no record's number was in the text that came back, or the length of the planted records is not known"
+UNKNOWN_PAGES = (
+    "no record's number was in the text that came back, or the length of the planted records is not known"
+)
 """Of results that do not say why themselves."""
 
 
@@ -50,7 +52,7 @@ class Hits:
 
     @property
     def paged(self) -> bool:
-        return any(hit.pages or hit.why for hit in self.rows)
+        return any(hit.pages for hit in self.rows)
 
 
 def hits_of(measures: Mapping[str, Any], anchors: Callable[[str, int], str]) -> Hits | None:

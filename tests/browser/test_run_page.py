@@ -114,4 +114,6 @@ def test_paper_shows_what_a_screen_folds_away(visit: Any, run: Run) -> None:
         assert drawing.bounding_box()["width"] <= 1280
     about = page.get_by_role("heading", name="About this run").bounding_box()
     assert about["y"] < folded[0].bounding_box()["y"], "what proves the rest comes first"
+    page.set_viewport_size({"width": 718, "height": 1000})  # A4 within its margins
+    assert page.evaluate("document.documentElement.scrollWidth") <= 718, "nothing is cut off at the edge"
     assert len(page.pdf()) > 20_000

@@ -34,7 +34,7 @@ def test_unknown_pages_say_why(stored, why):
     hit = {"cell": "N", "round": 0, "words": "a b c d", "page_ordinals": [], **stored}
     measures = {"matrix": [{"cell": "N", "tokens": 9, "hits": 1, "rounds": ["answered"]}], "hits": [hit]}
     shown = hits_of(measures, nothing)
-    assert (shown.rows[0].pages, shown.reasons) == ("", [why])
+    assert (shown.rows[0].pages, shown.reasons, shown.paged) == ("", [why], False)
     assert matrix_of(measures).reasons == [why]
 
 

@@ -86,7 +86,7 @@ def _chain(entry: Entry, last: Verification | None) -> tuple[Verdict, str, str, 
     if entry.sequence > last.entries:
         return (
             Verdict.INCONCLUSIVE,
-            "chain not verified",
+            "not verified yet",
             f"The chain was last verified before this entry was written, up to entry {last.entries:,}.",
             at,
         )
