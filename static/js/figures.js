@@ -42,6 +42,9 @@
     layout.showlegend = false;
     const zoomed = figure.plot._fullLayout?.xaxis.range; // a redraw keeps the zoom
     if (zoomed) Object.assign(layout.xaxis, { range: [...zoomed], autorange: false });
+    // Labels of instants are wide: as many as there is room for, so that none lies on another.
+    const room = figure.plot.clientWidth - (layout.margin?.l ?? 0) - 40;
+    if (layout.xaxis.type === "date") layout.xaxis.nticks = Math.max(3, Math.floor(room / 60));
     layout.font = { family: getComputedStyle(document.body).fontFamily, ...layout.font };
     layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
     return [coloured(figure.source.data, style), layout];

@@ -118,7 +118,7 @@ def build(weeks: Sequence[Week]) -> tuple[list[Trace], dict[str, Any]]:
         )
     shown = layout(
         height=280,
-        x={"type": "date", "title": "end of the week (UTC)"},
+        x={"type": "date", "tickangle": 0, "title": "end of the week (UTC)"},
         y={"title": "share of cells", "range": [0, 100], "ticksuffix": " %"},
         barmode="stack",
         bargap=0.25,

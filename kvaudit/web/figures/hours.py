@@ -44,13 +44,15 @@ class Hours:
         return [windows.line(window) for window in self.windows]
 
 
-def hours_of(deployment: Deployment) -> list[Hours]:
-    """The deployment's own, then those of its plans that are switched on; none of what may always run. One query."""
+def hours_of(deployment: Deployment, plans: Sequence[Plan] | None = None) -> list[Hours]:
+    """The deployment's own, then those of its plans that are switched on; none of what may always run. One query
+    where the open ``plans`` of the deployment are not given."""
     found = [Hours(deployment.windows)] if _any(deployment.windows) else []
+    if plans is None:
+        plans = list(Plan.objects.for_deployment(deployment).order_by("name", "pk"))
     by_lines: dict[tuple[str, ...], list[Plan]] = {}
-    plans = Plan.objects.for_deployment(deployment).filter(enabled=True).exclude(windows=[])
-    for plan in plans.order_by("name", "pk"):
-        if _any(plan.windows):
+    for plan in plans:
+        if plan.enabled and _any(plan.windows):
             by_lines.setdefault(tuple(windows.line(each) for each in plan.windows), []).append(plan)
     found += [Hours(plans[0].windows, plans) for plans in by_lines.values()]
     return found[:MOST]

@@ -16,6 +16,8 @@ from kvaudit.web.figures.frame import Figure, Trace, Twin
 from kvaudit.web.figures.timeline import COLUMNS, build, table_rows
 
 PEOPLE, WINDOW, QUARANTINE, STATE = "people", "exposure window", "quarantine", "incident"
+LANES = (PEOPLE, WINDOW, QUARANTINE, STATE)
+"""From the top; the auditor's own records below."""
 
 
 def figure_of(incident: Incident) -> Figure:
@@ -65,4 +67,4 @@ def draw(incident: Incident) -> tuple[list[Trace], dict[str, Any]]:
     spans = spans_of(incident)
     marks = marks_of(incident, spans)
     first = min([mark.at for mark in marks] + [span.start for span in spans], default=end)
-    return build(marks, spans, [], min(first, end - timedelta(hours=1)), end)
+    return build(marks, spans, [], min(first, end - timedelta(hours=1)), end, LANES)

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from kvaudit.audits.models import Result
 from kvaudit.fleet.models import Deployment
@@ -28,7 +30,7 @@ COLUMNS = ("Prompt (tokens)", "Read, not cached (tokens)", "To first token (s)",
 
 DOTS = "Each dot is one unique prompt. Below the dotted line an answer began before the prompt can have been read."
 NO_DOTS = "The check prefill has measured nothing here yet: drawn is what a request log says of production."
-P5 = " Dashed: the fastest twentieth (p5) of production’s requests of those lengths."
+P5 = " Dashed: the fastest twentieth (p5) of production’s requests of those lengths, cached or not."
 NOTHING = (
     "The check prefill has measured nothing here yet, and no request log with 59 or more prefill times of a length "
     "was imported."
@@ -185,12 +187,16 @@ def _curve_rows(measures: Mapping[str, Any], found: Sequence[Mapping[str, Any]])
     lengths, testable = _lengths(longest), _testable(fit, longest, _fitted_longest(found))
     formula = f"{a:.6g} + {b:.6g} n + {c:.6g} n²"
     curves: list[list[Cell]] = [
-        ["n", f"{lengths[0]:,} to {lengths[-1]:,}", "", formula, "fitted curve"],
+        ["n", f"{lengths[0]:,} to {lengths[-1]:,}", "", _unbroken(formula), "fitted curve"],
     ]
     if testable:
         span = f"{testable[0]:,} to {testable[-1]:,}"
-        curves.append(["n", span, "", f"{least_share(fit):.6g} × ({formula})", "too fast below"])
+        curves.append(["n", span, "", _unbroken(f"{least_share(fit):.6g} × ({formula})"), "too fast below"])
     return curves
+
+
+def _unbroken(formula: str) -> SafeString:
+    return format_html('<span class="nowrap">{}</span>', formula)
 
 
 def _curve(name: str, x: Sequence[int], y: Sequence[float], colour: str, dash: str) -> Trace:

@@ -96,9 +96,8 @@ def _hover(level: Level) -> str:
 
 def table_rows(found: Sequence[Level]) -> list[list[Cell]]:
     """As rows of `kvaudit.web.figures.prefill.COLUMNS`."""
-    return [
-        [lengths(level), "all", shown(level.seconds), "", _words(level)] for level in found
-    ]  # what was cached is not said by a log
+    # A log does not say what was cached.
+    return [[lengths(level), None, shown(level.seconds), "", _words(level)] for level in found]
 
 
 def _words(level: Level) -> Cell:

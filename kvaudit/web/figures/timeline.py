@@ -10,6 +10,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
+from kvaudit.audits.models import Plan
 from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict
 from kvaudit.web import marks as verdict_marks
@@ -69,8 +70,8 @@ BARS: Mapping[str, tuple[str, float, str]] = {
 OTHER_BAR = ("--quiet", 4.0, "solid")
 
 
-def figure_of(deployment: Deployment) -> Figure:
-    """The timeline's place on the page, with the newest rows of its table."""
+def figure_of(deployment: Deployment, plans: Sequence[Plan] | None = None) -> Figure:
+    """The timeline's place on the page, with the newest rows of its table; ``plans`` as for `hours.hours_of`."""
     now = timezone.now()
     spans = [*events.gaps_of(deployment, now, limit=ROWS), *decided_about(deployment, now)]
     rows = table_rows(events.marks_of(deployment, spans=spans, limit=ROWS))
@@ -83,7 +84,7 @@ def figure_of(deployment: Deployment) -> Figure:
         url=reverse("figure", args=[deployment.slug, "timeline"]),
         twin=Twin(
             COLUMNS,
-            [*rows, *hours.table_rows(hours.hours_of(deployment))],
+            [*rows, *hours.table_rows(hours.hours_of(deployment, plans))],
             reverse("deployment-events", args=[deployment.slug]),
         ),
         empty="" if rows else "Nothing has changed yet: the first audit makes the first mark.",
@@ -124,9 +125,10 @@ def build(
     bands: Sequence[Trace],
     start: datetime,
     now: datetime,
+    first: Sequence[str] = (),
 ) -> tuple[list[Trace], dict[str, Any]]:
-    """Pure. Bands lie on the hidden first y axis, under the lanes of the second."""
-    lanes = lanes_of([*(mark.lane for mark in marks), *(span.lane for span in spans)])
+    """Pure. Bands lie on the hidden first y axis, under the lanes of the second; lanes named ``first`` stand on top."""
+    lanes = lanes_of([*(mark.lane for mark in marks), *(span.lane for span in spans)], first)
     heights = {lane: len(lanes) - 1 - number for number, lane in enumerate(lanes)}
     data = list(bands)
     kinds = _in_order([*(span.kind for span in spans), *(mark.kind for mark in marks)])
@@ -167,10 +169,12 @@ def build(
     return [trace for trace in data if trace["x"]], shown
 
 
-def lanes_of(found: Sequence[str]) -> list[str]:
-    """Checks in their usual order, then the other lanes."""
-    there = set(found)
+def lanes_of(found: Sequence[str], first: Sequence[str] = ()) -> list[str]:
+    """Those named ``first``, checks in their usual order, then the other lanes."""
+    on_top = [lane for lane in first if lane in found]
+    there = set(found) - set(on_top)
     return [
+        *on_top,
         *checks.in_order(sorted(there - set(OTHER_LANES))),
         *(lane for lane in OTHER_LANES if lane in there),
     ]

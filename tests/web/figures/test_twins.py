@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from itertools import pairwise
 
@@ -142,6 +143,7 @@ def test_the_timeline_of_an_incident():
     data, layout = twins.drawn(incident.draw(found))
     bars = same_marks(data, layout, incident.figure_of(found).twin.rows)
     assert {lane for lane, *_ in bars} == {incident.WINDOW, incident.QUARANTINE}
+    assert layout["yaxis2"]["ticktext"] == ["people", "exposure window", "quarantine", "verdict"]
 
 
 def test_capacity():
@@ -232,6 +234,7 @@ def test_prefill():
 
 def formula(text, n):
     """What ``0.5 × (a + b n + c n²)`` comes to."""
+    text = re.sub("<[^>]+>", "", text)
     factor, _, inner = text.rpartition("× (")
     a, b, c = (
         float(part.removesuffix(" n²").removesuffix(" n")) for part in inner.removesuffix(")").split(" + ")
