@@ -29,7 +29,8 @@ MOST_ACTORS = 200
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The page's state, as it stands in the URL. Empty = not filtered; ``ignored`` says what made no sense."""
+    """The page's state, as it stands in the URL. Empty = not filtered; ``ignored`` says what made no sense: a page
+    says so beside the rest, an export is not made."""
 
     deployment: str = ""
     check: str = ""
@@ -46,13 +47,17 @@ class Filters:
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> Filters:
         kept = {name: foreign.query_text(query.get(name), 200) for name in TEXTS}
-        ignored = []
-        if kept["verdict"] and kept["verdict"] not in set(Verdict):
-            ignored.append("There is no such verdict, so none was filtered by.")
-            kept["verdict"] = ""
-        if kept["trigger"] and kept["trigger"] not in TRIGGERS:
-            ignored.append("There is no such trigger, so none was filtered by.")
-            kept["trigger"] = ""
+        ignored = [
+            f"“{foreign.plain(query[name], 60)}” is nothing to filter by ({name})."
+            for name in TEXTS
+            if not kept[name] and (query.get(name) or "").strip()
+        ]
+        for name, known in (("verdict", [each.value for each in Verdict]), ("trigger", TRIGGERS)):
+            if kept[name] and kept[name] not in known:
+                ignored.append(
+                    f"There is no such {name} as “{foreign.plain(kept[name], 60)}”: it is one of {', '.join(known)}."
+                )
+                kept[name] = ""
         for name in ("since", "until"):
             if kept[name] and moment(kept[name]) is None:
                 ignored.append(

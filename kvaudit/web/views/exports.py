@@ -6,7 +6,7 @@ from django.http import HttpResponseBase, StreamingHttpResponse
 from django.utils import timezone
 
 from kvaudit.audits.exporting import lines
-from kvaudit.web.page import SignedIn, page
+from kvaudit.web.page import SignedIn, page, refused
 from kvaudit.web.spreadsheets import streamed
 from kvaudit.web.tables import history as table
 
@@ -14,6 +14,8 @@ from kvaudit.web.tables import history as table
 @page()
 def history_csv(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
+    if filters.ignored:
+        return refused(" ".join(filters.ignored))
     found = lines(table.question(request.user, filters))
     return streamed(table.csv_rows(found), f"{_name(filters)}.csv")
 
@@ -21,6 +23,8 @@ def history_csv(request: SignedIn) -> HttpResponseBase:
 @page()
 def history_json(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
+    if filters.ignored:
+        return refused(" ".join(filters.ignored))
     found = lines(table.question(request.user, filters))
     asked = {name: getattr(filters, name) for name in table.TEXTS if getattr(filters, name)}
     response = StreamingHttpResponse(table.json_parts(found, asked), content_type="application/json")

@@ -69,6 +69,19 @@ def test_filters_that_match_nothing_export_a_head(viewer, told):
     assert json.loads(body(viewer.get("/history/json/?check=canary")))["results"] == []
 
 
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [("since=foo", "“foo” is no date"), ("verdict=bogus", "no such verdict as “bogus”"), ("trigger=%3Cb%3E", "no such trigger"),
+     ("until=%00", "is nothing to filter by (until)"), ("since=foo&verdict=bogus", "no such verdict")],
+)  # fmt: skip
+def test_filters_that_make_no_sense_are_refused_with_the_pages_sentence(viewer, told, query, said):
+    for kind in ("csv", "json"):
+        answer = viewer.get(f"/history/{kind}/?{query}")
+        assert answer.status_code == 400
+        assert answer["Content-Type"].startswith("text/plain")
+        assert said in answer.content.decode()
+
+
 def test_a_stranger_exports_nothing(told):
     client = Client()
     client.force_login(a_user("stranger", team=a_team("other"), role="admin"))

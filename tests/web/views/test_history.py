@@ -63,9 +63,15 @@ def test_odd_filters_never_break_the_page(people, told, query):
 
 
 def test_what_made_no_sense_is_said(people, told):
-    page = shown(people.viewer.get("/history/?since=soon&verdict=green"))
-    assert "is no date" in page
-    assert "There is no such verdict" in page
+    page = shown(people.viewer.get("/history/?since=soon&verdict=green&trigger=%3Cb%3E&deployment=%00"))
+    alert = page.split('<div role="alert">', 1)[1].split("</div>", 1)[0]
+    assert "“soon” is no date" in alert
+    assert "no such verdict as “green”: it is one of pass, fail, inconclusive, error." in alert
+    assert "no such trigger as “&lt;b&gt;”" in alert
+    assert "is nothing to filter by (deployment)" in alert
+    assert alert.count("It was not filtered by") == 4
+    assert "\x00" not in page
+    assert 'role="alert"' not in shown(people.viewer.get("/history/?since=%20&verdict=&deployment=chat"))
 
 
 def test_hostile_text_is_shown_not_obeyed(people, told):
