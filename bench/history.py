@@ -2,7 +2,7 @@
 
     .venv/bin/python bench/history.py [--rows 100000,1000000,10000000] [--keep FOLDER] [--samples 20] [--export]
 
-Each stage is a database of its own (`history_rows`). Every page of the URL conf (`history_pages`) is asked through
+Each stage is a database of its own (`_history_rows`). Every page of the URL conf (`_history_pages`) is asked through
 Django's test client, without network and browser: milliseconds of processor time, Django's and the database's
 together, at p50 and p95; p95 on the clock, which a busy machine stretches; and the number of queries. The promise:
 p95 under 100 ms, and at the largest stage at most 1.5 x of the smallest. ``--export`` streams a million rows as CSV
@@ -85,9 +85,9 @@ def _run(stages: list[int], options: argparse.Namespace) -> int:
 
 def left_out() -> list[str]:
     """Pages that nobody thought of."""
+    from _history_pages import forgotten
     from django.test import Client
     from django.urls import reverse
-    from history_pages import forgotten
 
     client = Client(raise_request_exception=False)
     return forgotten(lambda name, given: client.get(reverse(name, kwargs=given)).status_code != 405)
@@ -99,8 +99,8 @@ def say(text: str) -> None:
 
 def use(stage: int) -> None:
     """Connect to the database of a stage, made now unless it is there."""
-    import history_people as people
-    import history_rows as rows
+    import _history_people as people
+    import _history_rows as rows
     from django.core.management import call_command
     from django.db import connection
 
@@ -167,10 +167,10 @@ def _ran(pid: int) -> float:
 
 
 def measure(samples: int, only: str) -> dict[str, Timing]:
+    from _history_pages import pages
     from django.core import signals
     from django.db import close_old_connections, connection
     from django.test import Client
-    from history_pages import pages
 
     from kvaudit.accounts.models import User
     from kvaudit.accounts.tokens import create_token

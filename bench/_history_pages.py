@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from history_rows import NEWEST
+from _history_rows import NEWEST
 
 EXEMPT = {
     "login": "reads no rows, and is answered before anybody is known",

@@ -1,4 +1,4 @@
-"""What people did in the fleet of `history_rows`: claims, incidents, imported logs, saved views, and a year of
+"""What people did in the fleet of `_history_rows`: claims, incidents, imported logs, saved views, and a year of
 daily counts. The same at every stage."""
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _imports(deployments: list, admin: object, now: datetime) -> None:
     for deployment in deployments[:IMPORTS]:
         since = now - timedelta(days=1)
         log = RequestLog.objects.create(
-            deployment=deployment, name="requests.csv", sha256="0" * 64, size=80_000_000, imported_by=admin, since=since,
-            until=now, zones=[], lines=1_000_000, requests=1_000_000, in_window=1_000_000, inside=5_000,
+            deployment=deployment, name="requests.csv", sha256="0" * 64, size=80_000_000, imported_by=admin,
+            since=since, until=now, zones=[], lines=1_000_000, requests=1_000_000, in_window=1_000_000, inside=5_000,
         )  # fmt: skip
         LogImport.objects.create(
             deployment=deployment, name=log.name, size=log.size, since=since, until=now, requested_by=admin,
