@@ -23,16 +23,19 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
+
+from _history_stage import Stage, make  # noqa: E402
 
 from tests import conftest  # noqa: E402 - the environment of the settings, without starting anything
 
 PROMISE_MS, PROMISE_RATIO = 100.0, 1.5
 QUICK_MS = 20.0
 """Below this a ratio says more about the clock than about the page."""
+WARM = 2
+"""Requests that fill caches of templates and of the database."""
 
 
 def main() -> int:
@@ -61,7 +64,7 @@ def main() -> int:
         conftest._cluster.stop()
 
 
-def _run(stages: list[int], options: argparse.Namespace) -> int:
+def _run(sizes: list[int], options: argparse.Namespace) -> int:
     import django
 
     django.setup()
@@ -70,17 +73,22 @@ def _run(stages: list[int], options: argparse.Namespace) -> int:
     settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     settings.ALLOWED_HOSTS = ["testserver"]
     logging.getLogger("django.request").setLevel(logging.CRITICAL)  # what is not 200 stands in the table
-    times: dict[str, list[Timing]] = {}
-    for stage in stages:
-        use(stage)
-        if options.samples:
-            say(f"{stage:,} results; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-            for name, timing in measure(options.samples, options.only).items():
-                times.setdefault(name, []).append(timing)
-            report(times, stages)
+    for rows in sizes:
+        make(rows, say)
+    if not options.samples:
+        return 0
+    stages = [Stage(rows) for rows in sizes]
+    began, load = time.monotonic(), os.getloadavg()[0]
+    measure(stages, options.samples, options.only)
+    say(
+        f"{options.samples} samples of each page at each stage, in turn, after {WARM} warm ones, in "
+        f"{time.monotonic() - began:.0f} s; load {load:.1f} to {os.getloadavg()[0]:.1f} on {os.cpu_count()} "
+        "processors; milliseconds of processor time"
+    )
+    report(stages)
     if options.export:
         export()
-    return verdict(times, left_out() if options.samples else [])
+    return verdict(stages, left_out())
 
 
 def left_out() -> list[str]:
@@ -97,142 +105,37 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def use(stage: int) -> None:
-    """Connect to the database of a stage, made now unless it is there."""
-    import _history_people as people
-    import _history_rows as rows
-    from django.core.management import call_command
-    from django.db import connection
-
-    fleet = "kvaudit"
-    name = f"{fleet}_{stage}"
-    _connect(fleet)
-    call_command("migrate", verbosity=0)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM fleet_deployment LIMIT 1")
-        if not cursor.fetchone():
-            rows.make_fleet()
-    _connect("postgres")
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT datname FROM pg_database")
-        there = {row[0] for row in cursor.fetchall()}
-        if name not in there:
-            half_made = f"{name}_half_made"
-            cursor.execute(f"DROP DATABASE IF EXISTS {half_made}")
-            cursor.execute(f"CREATE DATABASE {half_made} TEMPLATE {fleet}")
-            _connect(half_made)
-            began = time.monotonic()
-            rows.fill(stage)
-            say(
-                f"{stage:,} results after {time.monotonic() - began:.0f} s of COPY, VACUUM and ANALYZE included"
-            )
-            _connect("postgres")
-            with connection.cursor() as renaming:
-                renaming.execute(f"ALTER DATABASE {half_made} RENAME TO {name}")
-    _connect(name)
-    call_command("migrate", verbosity=0)
-    people.furnish()
-    rows.fill_ledger(stage)
-
-
-def _connect(database: str) -> None:
-    from django.db import connection
-
-    connection.close()
-    connection.settings_dict["NAME"] = database
-
-
-class Timing:
-    """Milliseconds of each request, of which the database's, and the number of queries."""
-
-    def __init__(self) -> None:
-        self.wall: list[float] = []
-        self.busy: list[float] = []  # processor time of this process and of its database backend
-        self.queries: list[int] = []
-        self.status = 200
-
-    def p(self, share: float) -> float:
-        """Of processor time: what a request takes on a machine that is not busy with others."""
-        return _quantile(self.busy, share)
-
-
-def _quantile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def _ran(pid: int) -> float:
-    """Milliseconds that a process has spent on a processor."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
-
-
-def measure(samples: int, only: str) -> dict[str, Timing]:
-    from _history_pages import pages
+def measure(stages: list[Stage], samples: int, only: str) -> None:
     from django.core import signals
-    from django.db import close_old_connections, connection
-    from django.test import Client
+    from django.db import close_old_connections
 
-    from kvaudit.accounts.models import User
-    from kvaudit.accounts.tokens import create_token
     from kvaudit.ops import gunicorn_conf
 
-    client = Client(raise_request_exception=False)
-    admin = User.objects.get(username="admin")
-    client.force_login(admin)
-    _, secret = create_token(owner=admin, name="bench", scopes=["read"], actor=admin)
-    bearer = {"Authorization": f"Bearer {secret}"}
-    # One connection throughout, so that its backend's time can be read.
     signals.request_started.disconnect(close_old_connections)
     signals.request_finished.disconnect(close_old_connections)
-    connection.ensure_connection()
-    backend = connection.connection.info.backend_pid
-    client.get("/")
+    stages[0].client.get("/")
     gunicorn_conf.when_ready(None)  # as the server does it
-    found = {}
-    for name, (place, address) in pages().items():
-        if only not in name:
-            continue
-        timing, headers = Timing(), bearer if place.startswith("api:") else {}
-        for sample in range(samples + 2):
-            asked: list[str] = []
-
-            def noted(execute: Any, sql: Any, *rest: Any, asked: list[str] = asked) -> Any:
-                asked.append(sql)
-                return execute(sql, *rest)
-
-            path = address()
-            before = _ran(os.getpid()) + _ran(backend)
-            start = time.perf_counter()
-            with connection.execute_wrapper(noted):
-                answer = client.get(path, headers=headers)
-            wall = time.perf_counter() - start
-            busy = _ran(os.getpid()) + _ran(backend) - before
-            timing.status = max(timing.status, answer.status_code)
-            if sample >= 2:  # the first two warm templates and caches
-                timing.wall.append(wall * 1_000)
-                timing.busy.append(busy)
-                timing.queries.append(len(asked))
-        found[name] = timing
-    return found
+    for name in stages[0].pages:
+        if only in name:
+            for sample in range(samples + WARM):
+                for stage in stages:
+                    stage.ask(name, count=sample >= WARM)
 
 
-def report(times: dict[str, list[Timing]], stages: list[int]) -> None:
-    if not times:
-        return
-    head = f"{'page':45}" + "".join(
-        f"{f'{stage:,}':>37}" for stage in stages[: max(map(len, times.values()))]
-    )
-    say(head)
-    say(
-        " " * 45 + f"{'p50 ms':>9}{'p95 ms':>9}{'p95 wall':>10}{'queries':>9}" * max(map(len, times.values()))
-    )
-    for name, timings in times.items():
-        cells = "".join(
-            f"{each.p(0.5):9.1f}{each.p(0.95):9.1f}{_quantile(each.wall, 0.95):10.1f}{max(each.queries):9d}"
-            for each in timings
-        )
-        odd = next((f"  HTTP {each.status}" for each in timings if each.status != 200), "")
-        say(f"{name:45}{cells}{odd}")
+def report(stages: list[Stage]) -> None:
+    say(f"{'':45}" + "".join(f"{f'{stage.rows:,}':>18}" for stage in stages))
+    say(f"{'':45}" + f"{'p50':>10}{'p95':>8}" * len(stages) + f"{'ratio':>8}{'p95 wall':>10}{'queries':>9}")
+    for name, last in stages[-1].timings.items():
+        each = [stage.timings[name] for stage in stages]
+        cells = "".join(f"{timing.p(0.5):10.1f}{timing.p(0.95):8.1f}" for timing in each)
+        odd = f"  HTTP {last.status}" if last.status != 200 else ""
+        wall, queries = last.p(0.95, wall=True), max(timing.queries for timing in each)
+        say(f"{name:45}{cells}{grown_by(stages, name):8.1f}{wall:10.1f}{queries:9d}{odd}")
+
+
+def grown_by(stages: list[Stage], name: str) -> float:
+    """p95 at the largest stage for each at the smallest."""
+    return stages[-1].timings[name].p(0.95) / stages[0].timings[name].p(0.95)
 
 
 def export() -> None:
@@ -267,14 +170,15 @@ def _memory() -> float:
     return pages_held * resource.getpagesize() / 1e6
 
 
-def verdict(times: dict[str, list[Timing]], forgotten: list[str]) -> int:
-    slow = [name for name, timings in times.items() if any(each.p(0.95) > PROMISE_MS for each in timings)]
+def verdict(stages: list[Stage], forgotten: list[str]) -> int:
+    every = [(name, [stage.timings[name] for stage in stages]) for name in stages[0].timings]
+    slow = [name for name, timings in every if any(each.p(0.95) > PROMISE_MS for each in timings)]
     grown = [
         name
-        for name, timings in times.items()
-        if len(timings) > 1 and timings[-1].p(0.95) > max(PROMISE_RATIO * timings[0].p(0.95), QUICK_MS)
+        for name, timings in every
+        if timings[-1].p(0.95) > QUICK_MS and grown_by(stages, name) > PROMISE_RATIO
     ]
-    odd = [name for name, timings in times.items() if any(each.status != 200 for each in timings)]
+    odd = [name for name, timings in every if any(each.status != 200 for each in timings)]
     for said, names in (
         (f"p95 above {PROMISE_MS:.0f} ms", slow),
         (f"more than {PROMISE_RATIO} x from the smallest to the largest stage", grown),
