@@ -7,12 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from django.http import StreamingHttpResponse
 
+from kvaudit.inquiries.exports import Cancelled
+
 # OWASP, CSV injection: what begins with these is computed by one spreadsheet or another; the full-width
 # ones are read as their narrow kin.
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 INCOMPLETE = "export incomplete: it broke off here. Export again; the log of the web server names the cause."
 """The last line of an export that failed after its status was sent."""
+
+
+def last_line(fault: Exception) -> str:
+    """What the last line of an export that did not come to its end says."""
+    return str(fault) if isinstance(fault, Cancelled) else INCOMPLETE
 
 
 class _Echo:
@@ -33,13 +40,13 @@ def safe(value: object) -> str:
 
 
 def lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """CSV lines (RFC 4180), one row at a time. When ``rows`` fails, `INCOMPLETE` is the last line."""
+    """CSV lines (RFC 4180), one row at a time. When ``rows`` fails, the last line says so."""
     writer = csv.writer(_Echo())
     try:
         for row in rows:
             yield writer.writerow([safe(value) for value in row])
-    except Exception:
-        yield writer.writerow([INCOMPLETE])
+    except Exception as fault:
+        yield writer.writerow([last_line(fault)])
         raise  # so that the server logs it and cuts the transfer instead of ending it properly
 
 

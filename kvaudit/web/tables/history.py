@@ -20,7 +20,7 @@ from kvaudit.audits.models import Trigger
 from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict
 from kvaudit.web import foreign
-from kvaudit.web.spreadsheets import INCOMPLETE
+from kvaudit.web.spreadsheets import last_line
 
 TEXTS = ("deployment", "check", "verdict", "engine", "version", "trigger", "actor", "since", "until")
 TRIGGERS = [trigger.value for trigger in Trigger]
@@ -172,8 +172,8 @@ def json_parts(lines: Iterator[Line], asked: Mapping[str, Any]) -> Iterator[byte
             yield lead + orjson.dumps(row)
             lead = b",\n"
             count += 1
-    except Exception:
-        yield b"\n%s\n" % INCOMPLETE.encode()
+    except Exception as fault:
+        yield b"\n%s\n" % last_line(fault).encode()
         raise
     yield b'\n],"count":%d}\n' % count
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from kvaudit.accounts.models import ApiToken, Team
 from kvaudit.checklists.models import Attestation, OwnItem
-from kvaudit.inquiries.models import LogImport, RequestLog
+from kvaudit.inquiries.models import Export, LogImport, RequestLog
 from kvaudit.notify.channels import create_channel
 from kvaudit.notify.services import send_test
 from kvaudit.web.urls import urlpatterns
@@ -61,6 +61,7 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
             ).pk
         },
         "request-log": {"pk": log.pk, "slug": pair.slug},
+        "history-export": {"pk": Export.objects.create(user=people.operating_user, kind="csv").pk},
         "settings-channel": a_test_message(people.team),
     }
     found: dict[str, dict[str, Any]] = {}
@@ -86,8 +87,11 @@ def a_test_message(team: Team) -> dict[str, Any]:
 def test_a_stranger_finds_nothing(people, pair):
     offenders, unseen = [], []
     insider = Client()
-    insider.force_login(a_user(team=people.team, role="admin"))
-    for name, given in rows_of(people, pair).items():
+    owner = a_user(team=people.team, role="admin")
+    insider.force_login(owner)
+    rows = rows_of(people, pair)
+    Export.objects.update(user=owner)  # nobody else's, not even within the team
+    for name, given in rows.items():
         address = reverse(name, kwargs=given)
         for method in ("get", "post"):
             answer = getattr(people.stranger, method)(address, {"act": "close", "confirm": "yes"})
