@@ -33,7 +33,7 @@ DRAWN: Mapping[str, Sequence[str]] = {
 """Measures that a drawing or a table of its own shows already."""
 
 BOUNDS = ("bound", "confidence")
-"""How rare leaks are, which says nothing where one was seen."""
+"""How rare leaks are: only a pass may say so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _incidents(run: Run, user: User) -> list[IncidentLine]:
 def _block(result: Result, kept: set[str], folder: str) -> ResultBlock:
     measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
     drawn = DRAWN.get(result.check_id, ())
-    if Verdict.parse(result.verdict) is Verdict.FAIL:
+    if Verdict.parse(result.verdict) is not Verdict.PASS:
         drawn = (*drawn, *BOUNDS)
     evidence = evidence_of(
         result.evidence if isinstance(result.evidence, list) else (), kept, result.pk, folder

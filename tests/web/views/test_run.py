@@ -199,8 +199,10 @@ def test_a_square_of_the_matrix_leads_to_its_request_and_answer(people, pair):
     assert "Evidence (40 requests, 120 pieces)" in page
 
 
-def test_a_failed_check_states_no_bound_and_a_passed_one_in_percent(people, pair):
-    assert "Leaks are rarer than" not in people.viewer.get(f"/runs/{active(pair).pk}/").content.decode()
+def test_only_a_pass_states_a_bound_and_in_percent(people, pair):
+    for verdict in ("fail", "inconclusive", "error"):
+        page = people.viewer.get(f"/runs/{active(pair, verdict=verdict).pk}/").content.decode()
+        assert "Leaks are rarer than" not in page
     page = people.viewer.get(f"/runs/{active(pair, verdict='pass').pk}/").content.decode()
     assert "<bdi>Leaks are rarer than</bdi>" in page
     assert "<bdi>4.9 %</bdi>" in page
