@@ -76,6 +76,7 @@ def addresses() -> dict[str, str]:
     return {
         "compliance": "/compliance/",
         "compliance filtered away": "/compliance/?q=zzz",
+        "compliance as of no day": "/compliance/?as_of=soon",
         "compliance as of": f"/compliance/?as_of={(now - timedelta(days=10)).date()}",
         "compliance printed": "/compliance/print/",
         "item leaking": f"/d/{slug}/items/4/",

@@ -65,6 +65,7 @@ def addresses(tmp_path) -> dict[str, str]:
         "compare": f"/compare/?a={before.pk}&b={after.pk}",
         "compare form": "/compare/",
         "exposure": f"/d/{first.slug}/exposure/",
+        "exposure odd": f"/d/{first.slug}/exposure/?from=soon",
         "exposure untested": f"/d/{rest[3].slug}/exposure/",
         "import log": f"/d/{first.slug}/exposure/import/",
     }
