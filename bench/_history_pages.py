@@ -23,6 +23,8 @@ EXEMPT = {
     "compliance-csv": "an export, streamed",
     "history-csv": "an export, streamed: see --export",
     "history-json": "an export, streamed: see --export",
+    "history-export-file": "an export, streamed",
+    "history-export-progress": "the part of an export's page that is asked again while it runs",
     "exposure-csv": "an export of what the page shows",
     "request-log-csv": "an export, streamed",
     "incident-export": "an export of one incident, as on its page",
@@ -47,7 +49,7 @@ def pages() -> dict[str, tuple[str, Address]]:
     from kvaudit.fleet.models import Deployment
     from kvaudit.incidents import library
     from kvaudit.incidents.models import Incident
-    from kvaudit.inquiries.models import RequestLog
+    from kvaudit.inquiries.models import Export, RequestLog
     from kvaudit.notify.models import Channel, OutboxMessage
 
     draw = random.Random(5)
@@ -190,6 +192,7 @@ def pages() -> dict[str, tuple[str, Address]]:
         ", no match: everything at once",
         f"?check=pool&verdict=error&engine=vllm&trigger=drift&since={back(300)}&until={back(1)}",
     )
+    add("history, an export", "history-export", pk=one(list(Export.objects.values_list("pk", flat=True))))
     add("API, deployments", "api:list_deployments")
     add("API, deployment", "api:show_deployment", slug=slug)
     add("API, compliance", "api:compliance")
