@@ -70,6 +70,10 @@ class Strip:
     top: int = TOP
 
     @property
+    def linked(self) -> bool:
+        return any(rung.anchor for rung in self.rungs)
+
+    @property
     def sentence(self) -> str:
         """What the drawing shows, for those who do not see it."""
         parts = []

@@ -70,6 +70,10 @@ class Matrix:
         return list(dict.fromkeys(row.why for row in self.rows if row.why))
 
     @property
+    def linked(self) -> bool:
+        return any(row.anchor for row in self.rows)
+
+    @property
     def sentence(self) -> str:
         """What the drawing shows, for those who do not see it."""
         hits = sum(row.hits for row in self.rows)
