@@ -113,6 +113,7 @@ def measure(stages: list[Stage], samples: int, only: str) -> None:
 
     signals.request_started.disconnect(close_old_connections)
     signals.request_finished.disconnect(close_old_connections)
+    stages[0].use()
     stages[0].client.get("/")
     gunicorn_conf.when_ready(None)  # as the server does it
     for name in stages[0].pages:
