@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,7 @@ from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import User
 from kvaudit.audits.canonical import clean_text
 from kvaudit.fleet.models import Deployment, Tenant
+from kvaudit.inquiries import lengths
 from kvaudit.inquiries.models import PrefillBucket, RequestHit, RequestLog, TenantCount
 from kvaudit.inquiries.percentiles import Percentiles, too_fast
 from kvaudit.inquiries.request_log import Problem, Request, read
@@ -72,6 +74,7 @@ class Tally:
     left_out: int = 0  # requests of tenants beyond `MOST_TENANTS`
     hits: list[RequestHit] = field(default_factory=list)
     prefill: Percentiles = field(default_factory=Percentiles)
+    lengths: Counter[int] = field(default_factory=Counter)  # by `kvaudit.inquiries.lengths.bucket_of`
 
 
 class Progress(NamedTuple):
@@ -160,6 +163,7 @@ def count(
                 tally.problems.append(entry)
             continue
         tally.requests += 1
+        tally.lengths[lengths.bucket_of(entry.tokens)] += 1
         tally.first_at = min(tally.first_at or entry.at, entry.at)
         tally.last_at = max(tally.last_at or entry.at, entry.at)
         if entry.prefill is not None:
@@ -220,6 +224,7 @@ def keep(
         problem_count=tally.problem_count,
         problems=[{"line": each.line, "sentence": each.sentence} for each in tally.problems],
         tenants_left_out=tally.left_out,
+        lengths=lengths.as_json(tally.lengths),
     )
     TenantCount.objects.bulk_create(
         [

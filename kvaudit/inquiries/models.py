@@ -42,8 +42,10 @@ class RequestLog(models.Model):
     """One imported log of a deployment's requests and what it was asked: which of them lay in the danger
     zone, between ``since`` and ``until``.
 
-    ``zones`` is the list of ``{since, until, low, high}`` that was applied. ``problems`` holds the first of
-    ``problem_count`` lines that could not be read; while there are any, every count is a lower bound.
+    ``lengths`` counts all its requests by length: ``[[from, to, requests], ...]`` of [from, to) tokens; null in logs
+    that were imported before it was kept. ``zones`` is the list of ``{since, until, low, high}`` that was applied.
+    ``problems`` holds the first of ``problem_count`` lines that could not be read; while there are any, every count
+    is a lower bound.
     """
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="request_logs")
@@ -67,6 +69,7 @@ class RequestLog(models.Model):
     problem_count = models.BigIntegerField(default=0)
     problems = models.JSONField(default=list)
     tenants_left_out = models.BigIntegerField(default=0)
+    lengths = models.JSONField(null=True)
 
     objects = RequestLogQuerySet.as_manager()
 

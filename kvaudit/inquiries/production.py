@@ -1,4 +1,4 @@
-"""What imported request logs say of production, for the `prefill` signal."""
+"""What imported request logs say of production: prefill times for the `prefill` signal, and how long requests are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.fleet.models import Deployment
+from kvaudit.inquiries.lengths import Between, between
 from kvaudit.inquiries.models import PrefillBucket, RequestLog
 from kvaudit.inquiries.percentiles import Bucket, Odd, too_fast
 
@@ -40,3 +41,24 @@ def production_of(deployment: Deployment) -> Production | None:
     return Production(
         log.pk, log.imported_at, [Bucket(each.low, each.high, each.n, each.p5) for each in found]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long the requests of one log are. ``counts`` as `RequestLog.lengths` has them."""
+
+    log: int
+    imported_at: datetime
+    requests: int
+    counts: object
+
+    def between(self, low: int, high: int) -> Between | None:
+        """Requests of [low, high) tokens; None where the counts cannot be read."""
+        return between(self.counts, low, high)
+
+
+def lengths_of(deployment: Deployment) -> Lengths | None:
+    """Of the newest log that holds requests and kept their lengths. One query."""
+    logs = RequestLog.objects.of(deployment).filter(requests__gt=0, lengths__isnull=False)
+    found = logs.values_list("pk", "imported_at", "requests", "lengths").first()
+    return Lengths(*found) if found else None

@@ -6,9 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from kvaudit.checks.pool_numbers import required_tokens
+from kvaudit.inquiries.lengths import Between
+from kvaudit.inquiries.production import Lengths
 from kvaudit.web.measured import count, real, rows, tokens
 
 PARTS = (1, 2, 4, 16)
@@ -25,9 +28,31 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
+class Ranks:
+    """All ranks of all nodes; a request lives on one of them, and each must hold the required size."""
+
+    number: int
+    short: int  # those that hold less
+    missing: int  # tokens that these lack in all
+    at_once: int  # longest requests at once on the tightest node, once every rank holds the required size
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Requests of a log that an edge limit would refuse: longer than the edge and not longer than the context.
+    ``log`` is the log's primary key, ``requests`` how many it holds."""
+
+    refused: Between
+    requests: int
+    log: int
+    imported_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Capacity:
-    """Tokens, all of one `pool` result. ``context`` is what clients may send: the engine's, or a declared
-    edge limit below it. ``edge`` is the longest prompt that this pool holds with its headroom."""
+    """Tokens, all of one `pool` result. ``pool`` is the smallest rank's. ``context`` is what clients may send: the
+    engine's, or a declared edge limit below it. ``edge`` is the longest prompt that this pool holds with its
+    headroom."""
 
     pool: int
     context: int
@@ -36,9 +61,10 @@ class Capacity:
     held_back: int  # headroom: what the pool must hold beyond one longest request
     edge: int
     fits: Sequence[Fit]
-    after_growth: int  # longest requests at once in a pool of just the required size
+    ranks: Ranks | None  # None where a rank is unknown
     at_edge: int | None  # requests of the edge's length at once in the pool as it is
     declared_edge: int | None
+    asked: Asked | None = None  # None without a log that says how long requests are
 
     @property
     def missing(self) -> int:
@@ -55,9 +81,9 @@ class Capacity:
         return self.missing / self.pool
 
     @property
-    def held_back_share(self) -> float:
-        """The headroom's share of the required pool."""
-        return self.held_back / self.required
+    def held_back_percent(self) -> float:
+        """The headroom's share: of the pool as it is, and of the required one where the pool is smaller."""
+        return round(100 * self.held_back / max(self.pool, self.required), 1)
 
     @property
     def refused(self) -> int:
@@ -92,8 +118,8 @@ class Capacity:
         return f"{lead} and {self.spare:,} tokens more than it must."
 
 
-def capacity_of(measures: Mapping[str, Any] | None) -> Capacity | None:
-    """None where pool or context is unknown: then there is nothing to weigh."""
+def capacity_of(measures: Mapping[str, Any] | None, lengths: Lengths | None = None) -> Capacity | None:
+    """None where pool or context is unknown: then there is nothing to weigh. ``lengths`` of the newest request log."""
     measures = measures or {}
     pool, context = tokens(measures.get("pool_tokens")), tokens(measures.get("context_tokens"))
     headroom = real(measures.get("headroom"))
@@ -113,10 +139,18 @@ def capacity_of(measures: Mapping[str, Any] | None) -> Capacity | None:
         held_back=required - context,
         edge=edge,
         fits=[fit for fit in fits if fit.length > 0],
-        after_growth=required // context,
+        ranks=_ranks(measures, pool, required, context),
         at_edge=_at_once(measures, pool, edge) if edge else None,
         declared_edge=tokens(measures.get("edge_limit")),
+        asked=_asked(lengths, edge, context),
     )
+
+
+def _asked(lengths: Lengths | None, edge: int, context: int) -> Asked | None:
+    if lengths is None or edge >= context:
+        return None
+    refused = lengths.between(edge + 1, context + 1)
+    return Asked(refused, lengths.requests, lengths.log, lengths.imported_at) if refused else None
 
 
 def _part(part: int) -> str:
@@ -128,9 +162,29 @@ def _at_once(measures: Mapping[str, Any], pool: int, length: int) -> int | None:
     if length < 1:
         return None
     held = []
-    for node in rows(measures.get("nodes")):
-        ranks = [tokens(rank.get("usable")) for rank in rows(node.get("ranks"))] or [tokens(node.get("pool"))]
+    for ranks in _nodes(measures, pool):
         if any(each is None for each in ranks):
             return None
         held.append(sum((each or 0) // length for each in ranks))
-    return min(held) if held else pool // length
+    return min(held)
+
+
+def _ranks(measures: Mapping[str, Any], pool: int, required: int, context: int) -> Ranks | None:
+    known = []
+    for ranks in _nodes(measures, pool):
+        known.append([each for each in ranks if each is not None])
+        if len(known[-1]) < len(ranks):
+            return None
+    every = [each for ranks in known for each in ranks]
+    lacking = [required - each for each in every if each < required]
+    at_once = min(sum(max(each, required) // context for each in ranks) for ranks in known)
+    return Ranks(len(every), len(lacking), sum(lacking), at_once)
+
+
+def _nodes(measures: Mapping[str, Any], pool: int) -> list[list[int | None]]:
+    """Tokens of each rank of each node, None = unknown; one rank of ``pool`` where no node is given."""
+    found = [
+        [tokens(rank.get("usable")) for rank in rows(node.get("ranks"))] or [tokens(node.get("pool"))]
+        for node in rows(measures.get("nodes"))
+    ]
+    return found or [[pool]]

@@ -13,6 +13,7 @@ from kvaudit.accounts.access import can
 from kvaudit.audits.models import Result
 from kvaudit.audits.status import DeploymentStatus
 from kvaudit.checklists.models import Assessed
+from kvaudit.inquiries.production import lengths_of
 from kvaudit.web.figures import capacity, prefill, timeline
 from kvaudit.web.page import SignedIn, deployment_or_404, page
 from kvaudit.web.tables.capacity import capacity_of
@@ -39,8 +40,8 @@ def deployment(request: SignedIn, slug: str) -> HttpResponse:
         "shown": shown,
         "deployment": found,
         "checklist": Assessed.objects.filter(pk=found.pk).standings().rows[0],
-        "timeline": timeline.figure_of(found),
-        "capacity": capacity_of(_pool_measures(shown.status)),
+        "timeline": timeline.figure_of(found, shown.plans),
+        "capacity": capacity_of(_pool_measures(shown.status), lengths_of(found)),
         "capacity_figure": capacity.figure_of(found),
         "prefill_figure": prefill.figure_of(found),
         "progress": progress_of(shown.pending) if shown.pending else None,

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from kvaudit.audits.models import StateChange
 from kvaudit.web.views.figures import FIGURES, ROWS
-from tests.inquiries.test_importing import brought
+from tests.inquiries.test_importing import brought, line
 from tests.inquiries.test_production import ODD
 from tests.web import scene
 from tests.web.figures import history, measured
@@ -114,11 +114,45 @@ def test_the_deployment_page_takes_as_many_queries_for_a_long_past_as_for_a_shor
     assert counts[0] == counts[1]
 
 
+def shown(people, pair):
+    return people.viewer.get(reverse("deployment", args=[pair.slug])).content.decode().replace("&nbsp;", " ")
+
+
 def test_the_capacity_view_weighs_both_ways(people, pair):
     scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
-    text = people.viewer.get(reverse("deployment", args=[pair.slug])).content.decode()
+    text = shown(people, pair)
+    assert (
+        "1,310,720 tokens on every rank: 629,440 more than the smallest of 2 ranks has now (+92 % KV memory"
+        in text
+    )
+    assert "1 rank lacks 629,440 in all" in text
+    assert "20 % of the required pool" in text
+    assert "1 on the tightest node, once every rank has that size" in text
+    assert (
+        "Prompts of 545,025 to 1,048,576 tokens end in a 400 that says why: 48 % of the promised lengths"
+        in text
+    )
+    assert (
+        f'That is no share of requests: an imported <a href="/d/{pair.slug}/exposure/">request log</a>'
+        in text
+    )
+
+
+def test_one_rank_is_the_pool(people, pair):
+    measures = {**scene.SHORT_POOL, "nodes": scene.SHORT_POOL["nodes"][:1]}
+    scene.stands(pair, {"pool": "fail"}, measures=measures)
+    text = shown(people, pair)
     assert "629,440 more than now (+92 % KV memory)" in text
-    assert "Prompts of 545,025 to 1,048,576 tokens, 48 % of the promised lengths" in text
+    assert "1, once the pool has that size" in text
+
+
+def test_a_log_says_how_many_requests_the_edge_would_refuse(people, pair):
+    scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
+    log = brought(*[line(2, tokens) for tokens in (5, 530_000, 900_000, 2_000_000)], deployment=pair)
+    text = shown(people, pair)
+    assert "and 1 to 2 of 4 requests of" in text
+    assert f'<a href="/d/{pair.slug}/exposure/logs/{log.pk}/">the log imported</a>' in text
+    assert "That is no share of requests" not in text
 
 
 def test_without_a_pool_the_capacity_view_says_unknown(people, pair):
