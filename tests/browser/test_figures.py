@@ -156,10 +156,11 @@ def test_a_figure_is_saved_as_a_picture(visit, past):
 
 
 def test_five_thousand_marks_are_drawn_in_under_a_second(visit):
-    history.a_past(
+    busy = history.a_past(
         "chat-busy", team=a_team("platform"), changes=5_000,
         windows=[{"days": [], "from": "22:00", "to": "06:00", "zone": "UTC"}],
     )  # fmt: skip
+    scene.a_plan(busy, name="nightly", windows=[{"days": [], "from": "01:00", "to": "05:00", "zone": "UTC"}])
     visitor = visit()
     page = visitor.page
     meter = page.context.new_cdp_session(page)
