@@ -86,7 +86,7 @@ def a_run(
         checks=fields.pop("checks", list(found) or list(PASSIVE)),
         state=state,
         verdict=roll_up(found.values()) if ended else None,
-        attempt=1,
+        attempt=0 if state in ("queued", "missed") else 1,
         created_at=at,
         started_at=None if state in ("queued", "missed") else at,
         finished_at=at if ended else None,
