@@ -287,6 +287,7 @@ def test_a_worker_that_fell_silent_is_said(people, pair, left, attempt, said):
 
 def test_a_run_whose_worker_was_lost_waits_for_another(people, pair):
     run = scene.a_run(pair, state="queued")
+    type(run).objects.filter(pk=run.pk).update(attempt=1)
     assert "another is to take over" in people.viewer.get(f"/runs/{run.pk}/").content.decode()
     type(run).objects.filter(pk=run.pk).update(attempt=0)
     assert "another is to take over" not in people.viewer.get(f"/runs/{run.pk}/").content.decode()
