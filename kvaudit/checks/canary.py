@@ -197,7 +197,8 @@ def _rounds(prober: Prober, tokens_each: int) -> int:
 
 
 class _Campaign:
-    """Sends the rounds. Tenants take turns over all requests, so each is victim and attacker."""
+    """Sends the rounds. Tenants take turns over the requests of a round, and a round begins with the other
+    tenant than the last one did: each is victim and attacker at every length."""
 
     def __init__(self, prober: Prober, seen: CanarySeen) -> None:
         self._prober, self._seen = prober, seen
@@ -206,6 +207,7 @@ class _Campaign:
         self._earlier = frozenset(prober.earlier)
         self._matcher = Matcher([*seen.decoys, *prober.earlier])
         self._sent = 0
+        self._turn = 0
         self._frames: dict[Marker, int] = {}  # tokens of a frame, where known
         self._before: dict[str, float] = {}
 
@@ -232,6 +234,7 @@ class _Campaign:
         seen = self._seen
         self._before = dict(await self._prober.counters())
         for number in range(seen.planned):
+            self._turn = number
             for cell in order:
                 if cell.name not in seen.left_out:
                     await self._cell(cell, number)
@@ -248,6 +251,7 @@ class _Campaign:
         order = [Cell("victim", longest)]
         order += [Cell(f"replayed {tokens}", tokens, tokens >= limit) for tokens in allowed]
         for number in range(self._seen.planned, self._seen.planned + REPLAYED_ROUNDS):
+            self._turn = number
             for cell in order:
                 if cell.name not in self._seen.left_out:
                     await self._cell(cell, number)
@@ -284,7 +288,8 @@ class _Campaign:
 
     async def _ask(self, cell: Cell, number: int) -> list[Sighting]:
         prober, seen = self._prober, self._seen
-        tenant = prober.tenants[self._sent % 2]
+        tenant = prober.tenants[self._turn % 2]
+        self._turn += 1
         self._sent += 1
         marker = draw_marker(prober.draw, tenant=tenant, request=str(self._sent))
         nonce = draw_nonce(prober.draw, without=marker.words)

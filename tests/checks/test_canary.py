@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -233,6 +234,17 @@ def test_engines(fault: str, options: dict[str, Any], verdict: Verdict) -> None:
     if verdict is PASS:
         assert result.measures["accepted_rounds"] >= 20
         assert result.measures["surfacing"] >= 0.5
+
+
+def test_each_tenant_is_victim_and_attacker_at_every_length() -> None:
+    _, seen, _ = in_lab("canary", ["none"], permission=FEW)
+    asked = [one for one in seen.trials if one.name != "surfacing"]
+    for number in (0, 1):
+        turns = [one.tenant for one in asked if one.repeat == number]
+        assert turns[:2] in ([A, B], [B, A])
+        assert all(one != other for one, other in pairwise(turns))
+    for name in ("victim", "N", "N+1", "midpoint", "control", "longest"):
+        assert {one.tenant for one in asked if one.name == name and one.repeat < 2} == {A, B}
 
 
 def test_the_first_verified_hit_stops_all_but_five_repeats() -> None:
