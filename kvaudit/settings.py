@@ -90,6 +90,7 @@ INSTALLED_APPS = [
     "django.contrib.postgres",
     "csp",
     "django_htmx",
+    "django.forms",  # its widgets' templates, of which ours replace one
     "ninja",  # its documentation assets then come from us, not from a CDN
     "kvaudit.accounts",
     "kvaudit.ledger",
@@ -121,6 +122,8 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "kvaudit.urls"
 WSGI_APPLICATION = "kvaudit.wsgi.application"
+
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 
 TEMPLATES = [
     {

@@ -15,6 +15,7 @@ from kvaudit.incidents import chronicle, evidence, following, opening
 from kvaudit.incidents.document import Action, Document, Ground, Moment, Stated
 from kvaudit.incidents.markdown import to_markdown
 from kvaudit.incidents.models import ImpactLine, Incident, TimelineEvent
+from kvaudit.text.acting import acting, json_escaped
 
 REMOVED = "[removed]"
 SHORTEST = 3  # characters of a name that is looked for in texts; shorter ones are ordinary words
@@ -173,14 +174,17 @@ def _map(document: Document, change: Any) -> Document:
 
 
 def to_json(document: Document) -> str:
-    return json.dumps(document.as_plain(), ensure_ascii=False, indent=2) + "\n"
+    return json_escaped(json.dumps(document.as_plain(), ensure_ascii=False, indent=2)) + "\n"
 
 
 def to_yaml(document: Document) -> str:
     """One file that `library.import_incident` reads again."""
     import yaml
 
-    return yaml.safe_dump(document.as_plain(), sort_keys=False, allow_unicode=True, width=110)
+    told = yaml.safe_dump(document.as_plain(), sort_keys=False, allow_unicode=True, width=110)
+    if acting(told):  # then everything beyond ASCII is escaped, and the document is the same
+        told = yaml.safe_dump(document.as_plain(), sort_keys=False, allow_unicode=False, width=110)
+    return str(told)
 
 
 def _figures(incident: Incident) -> dict[str, str]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from kvaudit.incidents.document import Document, Moment
 
-_SPECIAL = re.compile(r"([\\|<>])")
+_SPECIAL = re.compile(r"([\\|<>\[\]])")
+_ACTING_LINK = re.compile(r"\](?=[(:]\s*(?:javascript|vbscript|data|file):)", re.IGNORECASE)
 _ORDER = {"known": 0, "estimated": 1, "unknown": 2}
 
 
@@ -47,8 +48,12 @@ def cell(text: str) -> str:
 def prose(text: str) -> str:
     """Markdown that a person wrote, as it is, but for characters that have no shape; its headings go
     below ours."""
-    lines = [re.sub(r"^(#{1,4})(?=\s)", r"##\1", line) for line in _visible(text).strip().splitlines()]
-    return "\n".join(line.replace("<", "&lt;") for line in lines)
+    shown = _SPELLED.sub(r"\\[\1\\]", _visible(text))  # a name of a character is no text of a link
+    lines = [re.sub(r"^(#{1,4})(?=\s)", r"##\1", line) for line in shown.strip().splitlines()]
+    return "\n".join(_ACTING_LINK.sub(r"\\]", line).replace("<", "&lt;") for line in lines)
+
+
+_SPELLED = re.compile(r"\[(U\+[0-9A-F]{4,6})\]")
 
 
 def _visible(text: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from django.http import StreamingHttpResponse
 
 from kvaudit.inquiries.exports import Cancelled
+from kvaudit.text.acting import in_words
 
 # OWASP, CSV injection: what begins with these is computed by one spreadsheet or another; the full-width
 # ones are read as their narrow kin.
@@ -30,13 +31,15 @@ class _Echo:
 
 
 def safe(value: object) -> str:
-    """One cell. Text that would be a formula gets an apostrophe; numbers stay numbers."""
+    """One cell. Text that would be a formula gets an apostrophe, characters that would move their neighbours or that
+    have no shape are named; numbers stay numbers."""
     if value is None:
         return ""
     if isinstance(value, (int, float)):
         return str(value)
-    text = str(value).replace("\x00", "\ufffd")
-    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+    text = str(value)
+    told = text if text.isprintable() else in_words(text.replace("\r\n", "\n"))
+    return f"'{told}" if text.lstrip(" ").startswith(_FORMULA) else told
 
 
 def lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:

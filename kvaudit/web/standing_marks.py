@@ -16,7 +16,7 @@ from kvaudit.audits.narrow import micros
 from kvaudit.checklists.items import Item
 from kvaudit.checklists.matrix import Row
 from kvaudit.checklists.standing import Status
-from kvaudit.web import moments
+from kvaudit.web import foreign, moments
 
 NAMES = {status: status.value.replace(" ", "-") for status in Status}
 """Style names: pass, attested, waived, not-applicable, inconclusive, error, fail."""
@@ -78,5 +78,5 @@ def cells(row: Row, columns: Sequence[Item], address: str, suffix: str, now: dat
 
 @lru_cache(maxsize=2_000)
 def _escaped(text: str) -> str:
-    """Cells repeat few texts."""
-    return escape(text)
+    """For attributes. Cells repeat few texts."""
+    return escape(foreign.plain(text, 600))

@@ -94,11 +94,21 @@ def test_hostile_text_stays_text():
     text = to_markdown(document)
     assert "<script" not in text.replace("\\<", "")
     assert "one two \\| three" in text
-    assert "[U+202E]" in text
+    assert "\\[U+202E\\]" in text
+    assert "](javascript:" not in text.replace("\\]", "")
     html = str(render(text))
     for evil in ("<script", "<img", "onerror=", 'javascript:alert(1)"', "\u202e"):
         assert evil not in html.replace("&lt;img src=x onerror=", "")
     assert 'href="javascript' not in html
+
+
+def test_the_name_of_a_character_is_no_text_of_a_link():
+    """``[U+2066](...)`` would be one, in a title as in what somebody wrote."""
+    document = Document(id="x", title="\u2066(javascript:a)", summary="\u2066(https://evil.example)")
+    text = to_markdown(document)
+    assert "\\[U+2066\\](javascript:a)" in text
+    assert "\\[U+2066\\](https://evil.example)" in text
+    assert "<a " not in str(render(text))
 
 
 @pytest.mark.django_db

@@ -18,6 +18,7 @@ from kvaudit.audits.exporting import Line
 from kvaudit.audits.history_query import Question
 from kvaudit.audits.models import Trigger
 from kvaudit.fleet.models import Deployment
+from kvaudit.text.acting import bytes_escaped
 from kvaudit.verdict import Verdict
 from kvaudit.web import foreign
 from kvaudit.web.spreadsheets import last_line
@@ -169,7 +170,7 @@ def json_parts(lines: Iterator[Line], asked: Mapping[str, Any]) -> Iterator[byte
                 "measures": orjson.Fragment(line.measures),
                 "evidence": orjson.Fragment(line.evidence),
             }
-            yield lead + orjson.dumps(row)
+            yield lead + bytes_escaped(orjson.dumps(row))
             lead = b",\n"
             count += 1
     except Exception as fault:

@@ -13,6 +13,7 @@ from django.urls import reverse
 from kvaudit.accounts.models import User
 from kvaudit.ledger import searching
 from kvaudit.ledger.models import Entry, Verification
+from kvaudit.text.acting import bytes_escaped
 from kvaudit.verdict import Verdict
 from kvaudit.web import foreign, moments
 from kvaudit.web.spreadsheets import INCOMPLETE
@@ -180,7 +181,7 @@ def exported(user: User) -> Iterator[bytes]:
     rows = searching.in_order(Entry.objects.visible_to(user), searching.newest_sequence())
     try:
         for entry in rows:
-            yield orjson.dumps(
+            told = orjson.dumps(
                 {
                     "sequence": entry.sequence,
                     "at": f"{entry.at.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
@@ -193,6 +194,7 @@ def exported(user: User) -> Iterator[bytes]:
                 },
                 option=orjson.OPT_APPEND_NEWLINE,
             )
+            yield bytes_escaped(told)  # the hash is of the document, not of its spelling
     except Exception:
         yield b"%s\n" % INCOMPLETE.encode()
         raise  # so that the server logs it and cuts the transfer instead of ending it properly
