@@ -35,9 +35,11 @@ def count_impact(*, incident: Incident, actor: User) -> list[ImpactLine]:
         )
     source = f"{MARK}{log.name[:200]}, SHA-256 {log.sha256}"
     least = f" At least: {log.problem_count:,} lines could not be read." if log.problem_count else ""
+    if log.unknown:
+        least += f" {log.unknown:,} more of such lengths came while nothing was known."
     when = f"between {log.since:%Y-%m-%d %H:%M} and {log.until:%Y-%m-%d %H:%M} UTC"
     tenants = log.tenants.filter(inside__gt=0).count()
-    uncounted = log.problem_count or log.tenants_left_out
+    uncounted = log.problem_count or log.tenants_left_out or log.unknown
     said = (
         (
             Measure.RESPONSES,

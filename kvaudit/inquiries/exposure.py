@@ -18,6 +18,7 @@ from kvaudit.audits.models import CheckState, Result, Run
 from kvaudit.fleet.models import Deployment, FingerprintChange
 from kvaudit.inquiries.spans import Held, Statement
 from kvaudit.inquiries.statement import BOUNDING, CHECKS, state
+from kvaudit.inquiries.zones import joined
 from kvaudit.readings import whole_number
 from kvaudit.verdict import Verdict
 
@@ -55,6 +56,12 @@ def statement_of(deployment: Deployment, since: datetime, until: datetime) -> St
     found = list(rows.values_list("result_id", *_FIELDS, "print", "low", "high", "bound"))
     held = [_held(row[1:]) for row in found]
     return state(_widened(deployment, held, [row[0] for row in found], since), since, until, changes)
+
+
+def known_lengths(deployment: Deployment, since: datetime) -> list[tuple[int, int]]:
+    """[low, high) tokens of every danger zone that was open at any time since then."""
+    zones = statement_of(deployment, since, timezone.now()).zones
+    return joined(span.zone for span in zones if span.zone is not None)
 
 
 def _widened(

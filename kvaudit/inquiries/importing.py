@@ -24,36 +24,20 @@ from kvaudit.inquiries.models import PrefillBucket, RequestHit, RequestLog, Tena
 from kvaudit.inquiries.percentiles import Percentiles, too_fast
 from kvaudit.inquiries.request_log import Problem, Request, read
 from kvaudit.inquiries.telling import tell_too_fast
+from kvaudit.inquiries.zones import Judge, Judged, Zone
 from kvaudit.ledger.services import record
 
 MOST_PROBLEMS = 100
-MOST_HITS = 20_000
+MOST_HITS = 20_000  # of each standing
 MOST_TENANTS = 20_000
 """Tenants that are counted apart; a log with more of them counts the rest together."""
-
-
-@dataclass(frozen=True, slots=True)
-class Zone:
-    """Prompts of [low, high) tokens, from ``since`` (inclusive) to ``until`` (exclusive)."""
-
-    since: datetime
-    until: datetime
-    low: int
-    high: int
-
-    def holds(self, request: Request) -> bool:
-        return self.low <= request.tokens < self.high and self.since <= request.at < self.until
-
-    def as_json(self) -> dict[str, str | int]:
-        return {
-            "since": self.since.isoformat(), "until": self.until.isoformat(), "low": self.low, "high": self.high,
-        }  # fmt: skip
 
 
 @dataclass(slots=True)
 class Count:
     requests: int = 0
     inside: int = 0
+    standing: Counter[Judged] = field(default_factory=Counter)
     first: datetime | None = None
     last: datetime | None = None
 
@@ -66,6 +50,8 @@ class Tally:
     requests: int = 0
     in_window: int = 0
     inside: int = 0
+    standing: Counter[Judged] = field(default_factory=Counter)
+    longer: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
     problem_count: int = 0
@@ -155,6 +141,7 @@ def count(
     """Pure but for the key of the hashes. Adds to ``tally`` where one is given."""
     tally = Tally() if tally is None else tally
     hashes: dict[str, str] = {}
+    judge = Judge(zones)
     for entry in entries:
         tally.lines += 1
         if isinstance(entry, Problem):
@@ -171,23 +158,29 @@ def count(
         if not since <= entry.at < until:
             continue
         tally.in_window += 1
-        inside = any(zone.holds(entry) for zone in zones)
+        inside, standing = judge.inside(entry), judge.of(entry)
         tally.inside += inside
+        tally.longer += judge.longer(entry)
+        if standing is not None:
+            tally.standing[standing] += 1
         tenant = hashes.get(entry.tenant)
         if tenant is None:
             tenant = keyed("tenant", deployment, entry.tenant)
             if len(hashes) < MOST_TENANTS:
                 hashes[entry.tenant] = tenant
-        _by_tenant(tally, tenant, entry, inside)
-        if inside and len(tally.hits) < MOST_HITS:
+        _by_tenant(tally, tenant, entry, inside, standing)
+        if standing is not None and tally.standing[standing] <= MOST_HITS:
             request = keyed("request", deployment, entry.id) if entry.id else ""
             tally.hits.append(
-                RequestHit(line=entry.line, at=entry.at, tokens=entry.tokens, tenant=tenant, request=request)
-            )
+                RequestHit(
+                    line=entry.line, at=entry.at, tokens=entry.tokens, tenant=tenant, request=request,
+                    standing=standing.value,
+                )
+            )  # fmt: skip
     return tally
 
 
-def _by_tenant(tally: Tally, tenant: str, entry: Request, inside: bool) -> None:
+def _by_tenant(tally: Tally, tenant: str, entry: Request, inside: bool, standing: Judged | None) -> None:
     found = tally.tenants.get(tenant)
     if found is None:
         if len(tally.tenants) >= MOST_TENANTS:
@@ -195,6 +188,8 @@ def _by_tenant(tally: Tally, tenant: str, entry: Request, inside: bool) -> None:
             return
         found = tally.tenants[tenant] = Count()
     found.requests += 1
+    if standing is not None:
+        found.standing[standing] += 1
     if inside:
         found.inside += 1
         found.first = min(found.first or entry.at, entry.at)
@@ -219,6 +214,9 @@ def keep(
         requests=tally.requests,
         in_window=tally.in_window,
         inside=tally.inside,
+        leaking=tally.standing[Judged.LEAKING],
+        unknown=tally.standing[Judged.UNKNOWN],
+        longer=tally.longer,
         first_at=tally.first_at,
         last_at=tally.last_at,
         problem_count=tally.problem_count,
@@ -230,7 +228,8 @@ def keep(
         [
             TenantCount(
                 log=log, tenant=tenant, requests=each.requests, inside=each.inside, first_inside=each.first,
-                last_inside=each.last,
+                last_inside=each.last, leaking=each.standing[Judged.LEAKING],
+                unknown=each.standing[Judged.UNKNOWN],
             )
             for tenant, each in tally.tenants.items()
         ],

@@ -12,6 +12,7 @@ from django.utils import timezone
 from kvaudit.accounts.models import Team
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries.querysets import LogImportQuerySet, RequestLogQuerySet, SavedViewQuerySet
+from kvaudit.inquiries.zones import ANY_LENGTH, Judged, Zone, joined
 
 
 class SavedView(models.Model):
@@ -43,7 +44,10 @@ class RequestLog(models.Model):
     zone, between ``since`` and ``until``.
 
     ``lengths`` counts all its requests by length: ``[[from, to, requests], ...]`` of [from, to) tokens; null in logs
-    that were imported before it was kept. ``zones`` is the list of ``{since, until, low, high}`` that was applied.
+    that were imported before it was kept. ``zones`` is the list of `zones.Zone` that was applied, as JSON. Requests of
+    lengths that were dangerous at any time in or after the window: ``leaking`` came while a leak was shown (inside
+    the zone or not), ``unknown`` while nothing was known; ``longer`` came then too, longer than all known lengths.
+    Null in logs that were imported before these were counted.
     ``problems`` holds the first of ``problem_count`` lines that could not be read; while there are any, every count
     is a lower bound.
     """
@@ -64,6 +68,9 @@ class RequestLog(models.Model):
     requests = models.BigIntegerField()
     in_window = models.BigIntegerField()
     inside = models.BigIntegerField()
+    leaking = models.BigIntegerField(null=True)
+    unknown = models.BigIntegerField(null=True)
+    longer = models.BigIntegerField(null=True)
     first_at = models.DateTimeField(null=True)
     last_at = models.DateTimeField(null=True)
     problem_count = models.BigIntegerField(default=0)
@@ -82,19 +89,35 @@ class RequestLog(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def held_against(self) -> list[Zone]:
+        """The danger zones among ``zones``."""
+        return [zone for zone in map(Zone.from_json, self.zones) if zone.standing is Judged.DANGER]
+
+    @property
+    def known_lengths(self) -> list[tuple[int, int]]:
+        """[low, high) tokens, of which requests are told that came while nothing was known; empty where no
+        dangerous length was ever known."""
+        beside = [zone for zone in map(Zone.from_json, self.zones) if zone.standing is not Judged.DANGER]
+        found = joined((zone.low, zone.high) for zone in beside)
+        return [] if found == [ANY_LENGTH] else found
+
 
 class TenantCount(models.Model):
-    """Requests of one tenant in a log: all within the window, and those inside the danger zone."""
+    """Requests of one tenant in a log: all within the window, those inside the danger zone, and, as in its log,
+    those while a leak was shown and those while nothing was known."""
 
     log = models.ForeignKey(RequestLog, on_delete=models.CASCADE, related_name="tenants")
     tenant = models.CharField(max_length=64)  # keyed hash
     requests = models.BigIntegerField()
     inside = models.BigIntegerField()
+    leaking = models.BigIntegerField(null=True)
+    unknown = models.BigIntegerField(null=True)
     first_inside = models.DateTimeField(null=True)
     last_inside = models.DateTimeField(null=True)
 
     class Meta:
-        ordering = ("-inside", "tenant")
+        ordering = ("-inside", "-leaking", "-unknown", "tenant")
         constraints = (models.UniqueConstraint(fields=("log", "tenant"), name="inquiries_tenant_once_a_log"),)
 
     def __str__(self) -> str:
@@ -102,7 +125,7 @@ class TenantCount(models.Model):
 
 
 class RequestHit(models.Model):
-    """A request inside the danger zone."""
+    """A request inside the danger zone, or of such a length while a leak was shown or nothing was known."""
 
     log = models.ForeignKey(RequestLog, on_delete=models.CASCADE, related_name="hits")
     line = models.BigIntegerField()
@@ -110,6 +133,7 @@ class RequestHit(models.Model):
     tokens = models.BigIntegerField()
     tenant = models.CharField(max_length=64)  # keyed hash
     request = models.CharField(max_length=64, blank=True)  # keyed hash; "" where the log has no id
+    standing = models.CharField(max_length=20, default=Judged.DANGER.value)  # one of `zones.Judged`
 
     class Meta:
         ordering = ("log", "line")

@@ -6,7 +6,6 @@ import io
 import logging
 import time
 import uuid
-from datetime import datetime
 from typing import IO, Any, cast
 
 from django.core.exceptions import PermissionDenied
@@ -16,9 +15,10 @@ from django.db.models.functions import Now
 from kvaudit.accounts.access import require
 from kvaudit.accounts.sealing import SealBroken, unseal
 from kvaudit.inquiries import queueing
-from kvaudit.inquiries.importing import Progress, Zone, keep, read_all
+from kvaudit.inquiries.importing import Progress, keep, read_all
 from kvaudit.inquiries.models import ImportState, LogImport, LogPart
 from kvaudit.inquiries.request_log import NoLog
+from kvaudit.inquiries.zones import Zone
 
 log = logging.getLogger(__name__)
 
@@ -120,10 +120,7 @@ def _do(work: LogImport) -> None:
     if actor is None:
         raise PermissionDenied
     require(actor, "read_evidence", work.deployment.team)
-    zones = [
-        Zone(datetime.fromisoformat(z["since"]), datetime.fromisoformat(z["until"]), z["low"], z["high"])
-        for z in work.zones
-    ]
+    zones = [Zone.from_json(kept) for kept in work.zones]
     file = cast(IO[bytes], io.BufferedReader(Parts(work)))
     source, tally = read_all(work.deployment, file, work.since, work.until, zones, Pulse(work))
     with transaction.atomic():

@@ -18,9 +18,9 @@ from kvaudit.accounts.sealing import seal
 from kvaudit.audits.canonical import clean_text
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries import queueing
-from kvaudit.inquiries.importing import Zone
 from kvaudit.inquiries.models import LIVE, ImportState, LogImport, LogPart
 from kvaudit.inquiries.request_log import NoLog, read
+from kvaudit.inquiries.zones import Zone
 
 PART = 1024 * 1024
 """Bytes of the file in one row."""

@@ -159,7 +159,7 @@ def test_the_security_teams_questions_without_javascript(visit, addresses, log):
     # "Was anybody exposed between these dates?"
     page = visitor.go("/d/chat-000/")
     page.get_by_role("link", name="Was anybody exposed?").click()
-    expect(page.get_by_text("Yes: in this window the deployment was shown leaking")).to_be_visible()
+    expect(page.get_by_text("It was shown leaking for")).to_be_visible()
     page.get_by_role("link", name="Import a request log").click()
     page.get_by_label("The log").set_input_files(log)
     _imported(page)

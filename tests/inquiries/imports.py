@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kvaudit.inquiries import receiving
-from kvaudit.inquiries.importing import Zone
+from kvaudit.inquiries.zones import Zone
 from kvaudit.inquiries.models import LogImport
 from tests.factories import a_deployment, a_user
 

@@ -14,8 +14,9 @@ from django.db import connection
 
 from kvaudit.fleet.models import Tenant
 from kvaudit.inquiries import importing
-from kvaudit.inquiries.importing import Zone, import_log, keyed, known_tenants
+from kvaudit.inquiries.importing import import_log, keyed, known_tenants
 from kvaudit.inquiries.models import RequestLog
+from kvaudit.inquiries.zones import Zone
 from kvaudit.ledger.models import Entry
 from tests.factories import a_deployment, a_user
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from kvaudit.inquiries.models import RequestLog
 from kvaudit.inquiries.spans import Span, Standing, Statement
 from kvaudit.web import foreign, moments
 from kvaudit.web.tables.history import moment
@@ -111,8 +112,9 @@ def _day(when: datetime) -> str:
     return f"{timezone.localtime(when):%Y-%m-%d}"
 
 
-def sentence(statement: Statement) -> str:
-    """The answer to "was anybody exposed?": yes, possibly, not known, or a bound. Never no."""
+def sentence(statement: Statement, logs: Sequence[RequestLog] = ()) -> str:
+    """The answer to "was anybody exposed?": what the deployment was shown to do and, of a leak, what the newest of
+    ``logs`` that speaks of it counts: that a request met it, no check of ours can see. Never no."""
     untested, share = statement.time(Standing.UNTESTED), _share(statement, Standing.UNTESTED)
     gap = f" Nothing is known of {_time(untested)} ({share}) of it." if untested else ""
     if statement.worst is Standing.LEAKING:
@@ -122,7 +124,7 @@ def sentence(statement: Statement) -> str:
             unseen += (
                 f" For another {_time(danger)} the danger zone was open.{_unseen(statement, Standing.DANGER)}"
             )
-        return f"Yes: in this window the deployment was shown leaking for {leaking}.{unseen}{gap}"
+        return f"It was shown leaking for {leaking}. {_met(statement, logs)}{unseen}{gap}"
     if statement.worst is Standing.DANGER:
         return (
             f"Possibly: the danger zone was open for {_time(statement.time(Standing.DANGER))}; no test showed a leak, "
@@ -133,6 +135,20 @@ def sentence(statement: Statement) -> str:
         rest = f" For the other {_time(bounded)} {_bounded(statement)}" if bounded else ""
         return f"Not known: {_time(untested)} ({share}) of this window is untested.{rest}"
     return f"Not shown at any time: throughout, {_bounded(statement)} That is a bound, not a no."
+
+
+def _met(statement: Statement, logs: Sequence[RequestLog]) -> str:
+    """Whether a request came while it leaked, as far as a log of that time says so."""
+    leaks = [span for span in statement.spans if span.standing is Standing.LEAKING]
+    log = next((log for log in logs if any(s.start < log.until and log.since < s.end for s in leaks)), None)
+    if log is None or log.leaking is None:
+        return "Whether anybody’s request met it, only a request log can tell: import one."
+    least = " or more" if log.problem_count else ""
+    return (
+        f"The newest request log of that time, {foreign.plain(log.name, 80)}, held {log.leaking:,}"
+        f"{least} {'request' if log.leaking == 1 else 'requests'} of lengths in question while it leaked; whether an "
+        "answer held foreign text the log cannot tell."
+    )
 
 
 def _unseen(statement: Statement, standing: Standing) -> str:

@@ -26,13 +26,14 @@ def exposure(request: SignedIn, slug: str) -> HttpResponse:
     window = table.window_of(request.GET, now)
     statement = statement_of(deployment, window.since, window.until)
     spans = table.rows(statement)
+    logs = list(RequestLog.objects.of(deployment).select_related("imported_by")[:MOST_LOGS])
     context = {
         "section": "fleet",
         "now": now,
         "deployment": deployment,
         "window": window,
         "statement": statement,
-        "sentence": table.sentence(statement),
+        "sentence": table.sentence(statement, logs),
         "verdict": table.VERDICTS[statement.worst],
         "totals": table.totals(statement),
         "pieces": table.pieces(statement),
@@ -41,7 +42,7 @@ def exposure(request: SignedIn, slug: str) -> HttpResponse:
         "left_out": max(0, len(spans) - MOST_SPANS),
         "queries": queries(statement),
         "not_in_queries": not_in_queries(statement),
-        "logs": list(RequestLog.objects.of(deployment).select_related("imported_by")[:MOST_LOGS]),
+        "logs": logs,
         "may_import": can(request.user, "read_evidence", deployment.team_id),
     }
     return render(request, "exposure/exposure.html", context)

@@ -18,6 +18,7 @@ from kvaudit.inquiries.models import LogImport, RequestHit, RequestLog
 from kvaudit.inquiries.percentiles import Bucket, too_fast
 from kvaudit.inquiries.receiving import MOST_BYTES, TOO_LARGE, Receiver
 from kvaudit.inquiries.request_log import NoLog
+from kvaudit.inquiries.zones import Judged
 from kvaudit.web import foreign
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 from kvaudit.web.spreadsheets import streamed
@@ -53,7 +54,7 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
     given = request.POST if request.method == "POST" else request.GET
     window = windows.window_of(given, now)
     statement = statement_of(deployment, window.since, window.until)
-    asked = table.zones(statement, given.get("low", ""), given.get("high", ""))
+    asked = table.zones(deployment, statement, given.get("low", ""), given.get("high", ""))
     problem = window.problem or asked.problem
     if request.method == "POST" and not problem:
         problem = upload.problem
@@ -71,7 +72,7 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
         "now": now,
         "deployment": deployment,
         "window": window,
-        "zones": asked.zones,
+        "zones": [zone for zone in asked.zones if zone.standing is Judged.DANGER],
         "low": foreign.query_text(given.get("low"), 20),
         "high": foreign.query_text(given.get("high"), 20),
         "problem": problem,
@@ -136,7 +137,14 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
         "tenants": [(each, known.get(each.tenant, "")) for each in tenants],
         "more_tenants": len(tenants) == MOST_TENANTS,
         "concerned": log.tenants.filter(inside__gt=0).count(),
-        "hits": [(hit, known.get(hit.tenant, "")) for hit in log.hits.all()[:MOST_HITS]],
+        "beside": table.beside(log),
+        "lists": [
+            (title, [(hit, known.get(hit.tenant, "")) for hit in hits[:MOST_HITS]], hits.count())
+            for title, hits in (
+                ("Requests inside, or while shown leaking", log.hits.exclude(standing=Judged.UNKNOWN)),
+                ("Requests while nothing was known", log.hits.filter(standing=Judged.UNKNOWN)),
+            )
+        ],
         "buckets": [
             (bucket, {odd.bucket: odd for odd in too_fast(buckets)}.get(bucket)) for bucket in buckets
         ],
@@ -149,16 +157,16 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
 
 @page()
 def hits_csv(request: SignedIn, slug: str, pk: int) -> HttpResponseBase:
-    """Every kept request inside the zone: time, tokens, keyed hashes."""
+    """Every kept request inside the zone, shown leaking or not known: time, tokens, keyed hashes, standing."""
     deployment = deployment_or_404(request.user, slug)
     log = _log_or_404(deployment, pk)
     return streamed(_lines(log), f"danger-zone-{deployment.slug}-{log.pk}.csv")
 
 
 def _lines(log: RequestLog) -> Iterator[tuple[object, ...]]:
-    yield ("line", "time (UTC)", "prompt tokens", "tenant (keyed hash)", "request (keyed hash)")
+    yield ("line", "time (UTC)", "prompt tokens", "tenant (keyed hash)", "request (keyed hash)", "standing")
     for hit in RequestHit.objects.filter(log=log).order_by("line").iterator(2_000):
-        yield (hit.line, hit.at.isoformat(), hit.tokens, hit.tenant, hit.request)
+        yield (hit.line, hit.at.isoformat(), hit.tokens, hit.tenant, hit.request, hit.standing)
 
 
 def _log_or_404(deployment: Deployment, pk: int) -> RequestLog:

@@ -54,7 +54,9 @@ def test_a_leak_is_a_yes(people, open_zone):
     scene.stands(open_zone, {"canary": "fail"})
     since(open_zone, "canary", 2)
     page = shown(people.viewer.get("/d/chat-large/exposure/"))
-    assert "Yes: in this window the deployment was shown leaking for 2 d" in page
+    assert "It was shown leaking for 2 d" in page
+    assert "Whether anybody’s request met it, only a request log can tell: import one." in page
+    assert "Yes:" not in page
     assert "For another 3 d" in page or "For another 2 d 23 h" in page  # two clocks were read
     assert "canary failed critically" in page
 
@@ -255,7 +257,61 @@ def test_lengths_can_be_given(people, pair):
 
 def test_without_a_zone_the_log_says_nothing(people, pair):
     address = imported(people.auditor, a_log("acme"))
-    assert "says nothing about who was inside one" in shown(people.viewer.get(address))
+    page = shown(people.viewer.get(address))
+    assert "says nothing about who was inside one" in page
+    assert "1 request came while nothing was known" in page
+    assert "requests of every length are counted there" in page
+
+
+def test_requests_of_a_time_of_which_nothing_is_known_are_counted_apart(people, open_zone):
+    """The zone has been open for five days; three more came before the first audit."""
+    then = timezone.now() - timedelta(days=9)
+    early = [(700_000, "acme"), (690_000, "acme"), (681_274, "other"), (5, "other"), (2_000_000, "other")]
+    log = a_log("acme") + "".join(f"{then.isoformat()},{tokens},{who},e,\n" for tokens, who in early)
+    address = imported(people.auditor, log)
+    page = shown(people.viewer.get(address))
+    assert "1 request of 1 tenant lay inside the danger zone." in page
+    assert (
+        "3 more requests of these lengths (681,274 to 1,048,569 tokens) came while nothing was known (no valid pass "
+        "covers that time)."
+    ) in page
+    assert "1 request that came then was longer than every danger zone known" in page
+    assert "Requests while nothing was known" in page
+    assert [(t.inside, t.unknown) for t in RequestLog.objects.get().tenants.all()] == [(1, 2), (0, 1)]
+    lines = b"".join(people.viewer.get(f"{address}csv/").streaming_content).decode().splitlines()
+    assert [line.rsplit(",", 1)[1] for line in lines] == ["standing", "danger zone", *["not known"] * 3]
+    page = shown(people.viewer.get(f"{address}?name=other"))
+    assert "0 of its 3 requests in the window lay inside, 1 came while nothing was known." in page
+
+
+def test_a_zone_that_was_found_after_the_window_tells_which_lengths_matter(people, open_zone):
+    then = timezone.now() - timedelta(days=9)
+    day = f"{then:%Y-%m-%d}"
+    address = imported(
+        people.auditor, f"{HEAD}{then.isoformat()},700000,acme,e,\n", **{"from": day, "to": day}
+    )
+    page = shown(people.viewer.get(address))
+    assert "No danger zone with known lengths was open in this window" in page
+    assert "1 request of these lengths (681,274 to 1,048,569 tokens) came while nothing was known" in page
+
+
+def test_a_request_while_a_leak_was_shown_says_so(people, open_zone):
+    scene.stands(open_zone, {"canary": "fail"})
+    since(open_zone, "canary", 2)
+    address = imported(people.auditor, a_log("acme"))
+    page = shown(people.viewer.get(address))
+    assert "came while the deployment was shown leaking." in page
+    lines = b"".join(people.viewer.get(f"{address}csv/").streaming_content).decode().splitlines()
+    assert lines[1].endswith(",shown leaking")
+    assert "held 1 request of lengths in question while it leaked" in shown(
+        people.viewer.get("/d/chat-large/exposure/")
+    )
+
+
+def test_a_log_of_an_earlier_release_says_what_was_not_counted(people, open_zone):
+    address = imported(people.auditor, a_log("acme"))
+    RequestLog.objects.update(leaking=None, unknown=None, longer=None)
+    assert "was not counted when this log was imported" in shown(people.viewer.get(address))
 
 
 def test_unread_lines_make_counts_lower_bounds(people, open_zone):

@@ -17,7 +17,7 @@ from kvaudit.inquiries.exposure import statement_of
 from kvaudit.inquiries.importing import Progress, Tell, import_log
 from kvaudit.inquiries.request_log import NoLog
 from kvaudit.web.tables.exposure import window_of
-from kvaudit.web.tables.request_logs import zones
+from kvaudit.web.tables.request_logs import beside, zones
 
 _ACTOR = "command:request_log"
 
@@ -46,7 +46,8 @@ class Command(BaseCommand):
         window = window_of({"from": options["from"], "to": options["to"]}, timezone.now())
         if window.problem:
             raise CommandError(window.problem)
-        asked = zones(statement_of(deployment, window.since, window.until), options["low"], options["high"])
+        statement = statement_of(deployment, window.since, window.until)
+        asked = zones(deployment, statement, options["low"], options["high"])
         if asked.problem:
             raise CommandError(asked.problem)
         name = options["file"]
@@ -66,7 +67,7 @@ class Command(BaseCommand):
             raise CommandError(f"{name} cannot be read: {problem.strerror}.") from None
         except NoLog as problem:
             raise CommandError(str(problem)) from None
-        if not asked.zones:
+        if not log.held_against:
             self.stdout.write(
                 "No danger zone with known lengths was open in this window: give --low and --high."
             )
@@ -75,6 +76,8 @@ class Command(BaseCommand):
             f"{log.inside:,} requests inside the danger zone, of {log.in_window:,} in the window; "
             f"{log.lines:,} lines{unread}."
         )
+        for sentence in beside(log):
+            self.stdout.write(sentence)
         self.stdout.write(reverse("request-log", args=[deployment.slug, log.pk]))
 
     def _tell(self) -> Tell:
