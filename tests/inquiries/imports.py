@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kvaudit.inquiries import receiving
-from kvaudit.inquiries.zones import Zone
 from kvaudit.inquiries.models import LogImport
+from kvaudit.inquiries.zones import Zone
 from tests.factories import a_deployment, a_user
 
 ZERO = datetime(2026, 9, 1, tzinfo=UTC)
