@@ -14,6 +14,7 @@ from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from kvaudit.verdict import SEVERITIES, Verdict
 from kvaudit.web.audit_kinds import able_active
+from kvaudit.web.mechanism import Mechanism, mechanism_of
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
 from kvaudit.web.tables.readings import Line, main_lines, notes, other_lines
@@ -51,6 +52,7 @@ class DeploymentPage:
     deployment: Deployment
     status: DeploymentStatus
     sentence: str
+    mechanism: Mechanism | None  # behind a fail
     checks: Sequence[CheckRow]
     bar: PoolBar | None
     nodes: Sequence[NodeRow]
@@ -82,6 +84,7 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
         deployment=deployment,
         status=status,
         sentence=sentence(status),
+        mechanism=_mechanism(status, results),
         checks=[_check_row(now, results) for now in status.checks.values()],
         bar=from_measures(measures),
         nodes=nodes,
@@ -145,6 +148,13 @@ def _pending(runs: Sequence[Run], status: DeploymentStatus) -> Run | None:
 def _results(status: DeploymentStatus) -> dict[int | None, Result]:
     ids = [now.result_id for now in (*status.checks.values(), *status.nodes) if now.result_id]
     return {result.pk: result for result in Result.objects.filter(pk__in=ids)}
+
+
+def _mechanism(status: DeploymentStatus, results: dict[int | None, Result]) -> Mechanism | None:
+    if status.verdict is not Verdict.FAIL:
+        return None
+    standing = [results.get(now.result_id) for now in status.checks.values() if not now.expired]
+    return mechanism_of(each for each in standing if each is not None)
 
 
 def _check_row(now: CheckNow, results: dict[int | None, Result]) -> CheckRow:

@@ -22,6 +22,7 @@ from kvaudit.incidents.models import (
     TimelineEvent,
 )
 from kvaudit.web import foreign
+from kvaudit.web.mechanism import Mechanism, mechanism_until
 from kvaudit.web.prose import render
 
 PAGE = 50
@@ -120,6 +121,7 @@ class IncidentPage:
     releases: Sequence[Any]
     transitions: Sequence[Any]
     hindrances: Sequence[str]
+    mechanism: Mechanism | None
 
 
 def incident_page(incident: Incident) -> IncidentPage:
@@ -165,6 +167,9 @@ def incident_page(incident: Incident) -> IncidentPage:
         releases=list(incident.releases.select_related("released_by", "override").prefetch_related("runs")),
         transitions=list(incident.transitions.all()),
         hindrances=postmortem.hindrances(incident) if incident.is_open else [],
+        mechanism=mechanism_until(incident.deployment_id, max(each.result.run_id for each in citations))
+        if citations
+        else None,
     )
 
 

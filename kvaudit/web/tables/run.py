@@ -16,6 +16,7 @@ from kvaudit.incidents.models import Incident
 from kvaudit.verdict import Verdict
 from kvaudit.web.boundary import Strip, strip_of
 from kvaudit.web.canary_matrix import Matrix, matrix_of
+from kvaudit.web.mechanism import Mechanism, mechanism_until
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.surfaced import Hits, hits_of
 from kvaudit.web.tables import checks
@@ -32,6 +33,9 @@ DRAWN: Mapping[str, Sequence[str]] = {
 }
 """Measures that a drawing or a table of its own shows already."""
 
+EXPLAINED = ("pool", "rejection", "canary")
+"""Checks whose fail has the mechanism beside it, the first of a run that failed."""
+
 BOUNDS = ("bound", "confidence")
 """How rare leaks are: only a pass may say so."""
 
@@ -47,6 +51,7 @@ class ResultBlock:
     hits: Hits | None
     stored: str  # the measures as JSON
     evidence: EvidenceList
+    mechanism: Mechanism | None = None
 
 
 TO_DO_WITH = {
@@ -89,10 +94,15 @@ def run_page(run: Run, user: User) -> RunPage:
         folder = reverse("evidence", args=[run.pk, "-"]).removesuffix("-/")
     last: list[Result] = [counted[name] for name in checks.in_order(list(counted))]
     before = _previous(run)
+    explained = next(
+        (each for each in last if each.check_id in EXPLAINED and Verdict.parse(each.verdict) is Verdict.FAIL),
+        None,
+    )
+    why = mechanism_until(run.deployment_id, run.pk) if explained is not None else None
     return RunPage(
         run=run,
         sentence=sentence(run, last),
-        blocks=[_block(each, kept, folder) for each in last],
+        blocks=[_block(each, kept, folder, why if each is explained else None) for each in last],
         others=[each for each in results if each not in last],
         not_reached=[name for name in run.checks if name not in counted],
         previous=before,
@@ -154,7 +164,7 @@ def _incidents(run: Run, user: User) -> list[IncidentLine]:
     ]
 
 
-def _block(result: Result, kept: set[str], folder: str) -> ResultBlock:
+def _block(result: Result, kept: set[str], folder: str, why: Mechanism | None) -> ResultBlock:
     measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
     drawn = DRAWN.get(result.check_id, ())
     if Verdict.parse(result.verdict) is not Verdict.PASS:
@@ -172,4 +182,5 @@ def _block(result: Result, kept: set[str], folder: str) -> ResultBlock:
         hits=hits_of(measures, evidence.at) if result.check_id in ("canary", "concurrency") else None,
         stored=stored(measures),
         evidence=evidence,
+        mechanism=why,
     )

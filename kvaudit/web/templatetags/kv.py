@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from kvaudit.web import foreign, marks, moments, poolbar
+from kvaudit.web import advisory_links, foreign, marks, moments, poolbar
 from kvaudit.web.items import ItemStanding
 
 register = template.Library()
@@ -26,6 +26,7 @@ register.filter("block", foreign.block)
 register.filter("plain", foreign.plain)
 register.filter("spelled", foreign.spelled)
 register.filter("span", moments.span)
+register.filter("advisories", advisory_links.linked)
 
 
 @register.simple_tag(takes_context=True)
