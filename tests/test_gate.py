@@ -415,7 +415,7 @@ def consult(gate: Any, serve: Any, record: servers.Behaviour, *more: str, **chan
 @pytest.mark.parametrize(
     ("theirs", "code", "says"),
     [
-        ({"verdict": "pass", "exit_code": 0, "summary": "No quarantine."}, 0, "History: No quarantine."),
+        ({"verdict": "pass", "exit_code": 0, "summary": "No quarantine."}, 0, "No quarantine."),
         (
             {"verdict": "fail", "exit_code": 1, "summary": "In quarantine since noon."},
             1,

@@ -224,6 +224,15 @@ class WaiverQuerySet(ScopedQuerySet["Waiver"]):
         when = timezone.now() if moment is None else moment
         return self.filter(decision="pending", expires_at__gt=when)
 
+    def to_decide_by(self, user: User, moment: datetime | None = None) -> Self:
+        """Those that wait for a second person whom this user may be."""
+        from kvaudit.accounts.models import Team
+        from kvaudit.fleet.models import Deployment
+
+        mine = Q(deployment__in=Deployment.objects.where_can(user, "approve"))
+        mine |= Q(team__in=Team.objects.where_can(user, "approve"))
+        return self.pending(moment).filter(mine).exclude(requester=user)
+
 
 class DailyCountQuerySet(models.QuerySet["DailyCount"]):
     def visible_to(self, user: User | AnonymousUser) -> Self:

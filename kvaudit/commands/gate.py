@@ -119,7 +119,7 @@ async def _gate(
     document.update(verdict=final.value, exit_code=final.exit_code, history=answer.as_report())
     if answer.verdict is not Verdict.PASS and final is not verdict:
         return document, f"{final.value.upper()} history: {answer.summary}"
-    return document, report.line(final, results, f"History: {answer.summary}")
+    return document, report.line(final, results, answer.summary)
 
 
 async def _with_edge_seen(outcome: Outcome, seen: object) -> Outcome:

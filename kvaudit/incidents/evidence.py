@@ -99,6 +99,8 @@ def first_steps(checks: Iterable[str], lengths: Iterable[int], said: Iterable[st
         f"Run {', '.join(sorted(set(checks)) or ['rejection', 'canary'])} again, and pool and version with them.",
     ]
     own = [sentence.strip() for sentence in said if sentence.strip()]
+    if known:  # the first of ours says it with the length
+        own = [sentence for sentence in own if not sentence.startswith("Stop serving prompts")]
     return [*dict.fromkeys(own), *steps]
 
 

@@ -11,10 +11,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from kvaudit.inquiries.models import SavedView
+from kvaudit.accounts.models import User
+from kvaudit.inquiries.models import Export, SavedView
 from kvaudit.web.urls import urlpatterns
 from tests.browser.test_pages import AXE, AXE_RUN
-from tests.factories import a_user
 from tests.web.conftest import pair, people  # noqa: F401 - fixtures
 from tests.web.views.test_strangers import rows_of
 
@@ -24,9 +24,9 @@ NARROW, WIDE = 360, 1280
 
 
 @pytest.fixture
-def addresses(people: Any, pair: Any) -> dict[str, str]:  # noqa: F811
+def addresses(visit: Any, people: Any, pair: Any) -> dict[str, str]:  # noqa: F811
     """Name -> address of each that answers GET with HTML of its own."""
-    admin = a_user("reader", role="admin")
+    admin = User.objects.get(username="admin")  # whom `visit` logs in
     view = SavedView.objects.create(user=admin, page="fleet", name="one", query="verdict=fail")
     given = rows_of(people, pair) | {
         "library-incident": {"name": "cloudbleed-2017"},
@@ -34,12 +34,17 @@ def addresses(people: Any, pair: Any) -> dict[str, str]:  # noqa: F811
         "saved-view": {"key": view.key},
         "saved-view-remove": {"key": view.key},
     }
+    export = Export.objects.create(user=admin, kind="csv")
+    given |= {name: {"pk": export.pk} for name in given if name.startswith("history-export")}
     client = Client()
     client.force_login(admin)
     found = {}
     for pattern in urlpatterns:
         address = reverse(pattern.name, kwargs=given.get(pattern.name, {}))
         answer = client.get(address)
+        assert answer.status_code != 404 or pattern.name == "history-export-file", (
+            f"no row was made for {address}"
+        )
         if answer.status_code == 200 and answer["Content-Type"].startswith("text/html"):
             whole = b"".join(answer.streaming_content) if answer.streaming else answer.content
             if b"<main" in whole:

@@ -60,6 +60,10 @@ class Filters:
         return bool(self.q or self.team or self.engine or self.verdict or self.item)
 
 
+SHOWING = ("rejection", "coherence", "canary", "prefix", "concurrency", "session")
+"""Checks whose *fail* means that an answer was read which did not come from its own prompt."""
+
+
 @dataclass(frozen=True, slots=True)
 class Build:
     """An engine and version that nodes of a deployment run."""
@@ -101,6 +105,16 @@ class Row:
     @property
     def failing(self) -> list[str]:
         return list(dict.fromkeys(now.check for now in self.status.failing))
+
+    @property
+    def told(self) -> str:
+        """What fails, for the headline: what was *shown* apart from what could happen."""
+        failing = self.failing
+        shown = [name for name in failing if name in SHOWING]
+        rest = [name for name in failing if name not in SHOWING]
+        if not shown:
+            return ", ".join(rest)
+        return f"shown by {', '.join(shown)}" + (f"; also {', '.join(rest)}" if rest else "")
 
     @property
     def undecided(self) -> list[str]:

@@ -26,6 +26,7 @@ class Again:
     line: str = ""
     variables: Sequence[tuple[str, str]] = ()
     keyed_nodes: bool = False
+    lab_keys: bool = False  # those of the lab stand in the line: made up, and the same everywhere
 
 
 def again(run: Run) -> Again:
@@ -67,6 +68,7 @@ def _pasted(words: Sequence[str], variables: Sequence[tuple[str, str]], nodes: S
         line=shlex.join([*(f"{name}={LAB_KEYS[name]}" for name in fake), *words]),
         variables=[each for each in variables if each[0] not in fake],
         keyed_nodes=any(node.has_headers for node in nodes) and "--api-key-env" not in words,
+        lab_keys=bool(fake),
     )
 
 

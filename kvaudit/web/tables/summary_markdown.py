@@ -27,7 +27,7 @@ def _markdown(summary: Summary, base: str) -> Iterator[str]:
     complying = sum(then.get(status, 0) for status in (Status.PASS, Status.ATTESTED, Status.WAIVED))
     yield f"At the beginning of the week it was {complying:,} of {summary.then.total:,}."
     for title, items in (
-        ("Got worse", summary.worse),
+        ("New or worse", summary.worse),
         ("Covered by a waiver or an attestation", summary.covered),
         ("Got better", summary.better),
     ):

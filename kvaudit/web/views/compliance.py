@@ -50,7 +50,7 @@ def compliance(request: SignedIn) -> HttpResponse:
         "statuses": [status.value for status in Status],
         "sorts": table.SORTS.items(),
         "figure": trend.figure_of(request.user, filters.team),
-        "waiting": Waiver.objects.visible_to(request.user).pending(now).count(),
+        "waiting": Waiver.objects.to_decide_by(request.user, now).count(),
         "saved": shelf_of(request, "compliance"),
     }
     return render(request, "compliance/compliance.html", context)

@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from kvaudit.accounts.access import can_somewhere
+from kvaudit.notify.models import Channel
 from kvaudit.verdict import Verdict
 from kvaudit.web.items import ITEMS
 from kvaudit.web.page import SignedIn, page
@@ -14,6 +15,13 @@ from kvaudit.web.tables import fleet as table
 from kvaudit.web.tables.saved_views import shelf_of
 from kvaudit.web.tables.slicing import cut
 from kvaudit.web.views import lab_fleet
+
+
+def _nobody_told(request: SignedIn) -> bool:
+    """Whether no channel is on, where the reader is one who could make one."""
+    if not can_somewhere(request.user, "manage_channels"):
+        return False
+    return not Channel.objects.filter(enabled=True).exists()
 
 
 @page()
@@ -36,6 +44,7 @@ def fleet(request: SignedIn) -> HttpResponse:
         "sorts": table.SORTS.items(),
         "saved": shelf_of(request, "fleet"),
         "may_import": can_somewhere(request.user, "edit_fleet"),
+        "nobody_told": _nobody_told(request),
         "may_start_lab": not rows and lab_fleet.may_start(request),
     }
     return render(request, "fleet/fleet.html", context)

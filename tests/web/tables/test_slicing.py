@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_pages_forwards_hold_every_row_once_and_backwards_the_same(count: int) -
     ]
     assert {page.total for page in pages} == {count}
     assert pages[0].before == ""
-    for earlier, later in zip(pages, pages[1:], strict=False):
+    for earlier, later in pairwise(pages):
         assert cut(rows(count), position, Place(before=later.before), 10) == earlier
 
 

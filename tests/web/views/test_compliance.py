@@ -9,13 +9,14 @@ from datetime import timedelta
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kvaudit.audits.models import CheckState, Overdue
 from kvaudit.fleet.models import Deployment
 from tests.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.factories import a_deployment
+from tests.factories import a_deployment, a_user
 from tests.web import scene
 
 
@@ -134,8 +135,16 @@ def test_until_when_and_by_whose_word_is_on_page_print_and_export(people, pair):
 
 def test_waivers_that_wait_are_counted_where_they_are_decided(people, pair):
     assert "to decide" not in text(people.viewer, "/compliance/")
-    a_waiver(pair, "1", decision="pending", decided_by=None, decided_at=None)
-    assert "Waivers (1 to decide)" in text(people.viewer, "/compliance/")
+    asked = a_waiver(pair, "1", decision="pending", decided_by=None, decided_at=None)
+    assert "to decide" not in text(people.viewer, "/compliance/"), "a viewer decides nothing"
+    approver, asker = Client(), Client()
+    approver.force_login(a_user(team=people.team, role="approver"))
+    assert "Waivers (1 to decide)" in text(approver, "/compliance/")
+    type(asked).objects.filter(pk=asked.pk).update(
+        requester=(own := a_user(team=people.team, role="approver"))
+    )
+    asker.force_login(own)
+    assert "to decide" not in text(asker, "/compliance/"), "nobody decides on their own"
 
 
 def test_filters_narrow_page_print_and_export_alike(people, pair):

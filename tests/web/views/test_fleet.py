@@ -6,11 +6,13 @@ import re
 
 import pytest
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kvaudit.incidents.models import Incident
-from tests.factories import a_deployment, a_team
+from kvaudit.notify.channels import create_channel
+from tests.factories import a_deployment, a_team, a_user
 from tests.web import scene
 
 PASS = dict.fromkeys(scene.REQUIRED, "pass")
@@ -59,6 +61,23 @@ def test_who_is_at_risk_is_named(people):
 def test_unknown_is_never_said_as_safe(people, pair, verdicts, expired, said):
     scene.stands(pair, verdicts, expired=expired)
     assert headline(people.viewer) == said
+
+
+def test_what_was_shown_is_told_apart_from_what_could_happen(people):
+    leaking = scene.a_pair("leaking", team=people.team)
+    scene.stands(leaking, {**PASS, "pool": "fail", "canary": "fail"}, measures=scene.SHORT_POOL)
+    said = headline(people.viewer)
+    assert said == "1 of 1 deployment is at risk: leaking (shown by canary; also pool)."
+
+
+def test_who_could_make_a_channel_is_told_that_there_is_none(people, pair):
+    scene.stands(pair, {**PASS, "pool": "fail"})
+    client = Client()
+    client.force_login(a_user(role="admin"))
+    assert "nobody is told" in client.get("/").content.decode()
+    assert "nobody is told" not in people.viewer.get("/").content.decode()
+    create_channel(kind="email", name="ours", address="a@example.org", team=people.team, actor="system:tests")
+    assert "nobody is told" not in client.get("/").content.decode()
 
 
 def test_what_is_not_decided_is_named_and_one_click_away(people, pair):

@@ -62,8 +62,8 @@ def sections(markdown):
 
 def test_changes_are_sorted_by_what_they_mean(told):
     said = sections(text(told.viewer, "/summary/markdown/"))
-    assert "[worse](" in said["Got worse"]
-    assert "pass → **fail** (failing: pool). Owner: owner\\-of\\-worse." in said["Got worse"]
+    assert "[worse](" in said["New or worse"]
+    assert "pass → **fail** (failing: pool). Owner: owner\\-of\\-worse." in said["New or worse"]
     assert "[better](" in said["Got better"]
     assert "fail → **pass**" in said["Got better"]
     assert "[covered](" in said["Covered by a waiver or an attestation"]
@@ -141,7 +141,7 @@ def test_what_is_new_and_covered_by_a_word_is_told(told):
     a_waiver(new, "1", valid_from=timezone.now() - timedelta(minutes=1))
     said = sections(text(told.viewer, "/summary/markdown/"))
     assert "[newcomer](" in said["Covered by a waiver or an attestation"]
-    assert "newcomer" not in said["Got worse"]
+    assert "newcomer" not in said["New or worse"]
 
 
 def test_capacity_changes_of_the_week_and_of_no_other(told):
