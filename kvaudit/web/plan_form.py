@@ -13,10 +13,21 @@ from django.core.exceptions import ValidationError
 from kvaudit import checks as known_checks
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Team, User
-from kvaudit.audits.planning import PlanSpec
+from kvaudit.audits.planning import PlanSpec, kind_of
 from kvaudit.audits.schedule import Schedule
 from kvaudit.fleet.models import Deployment
 from kvaudit.web import lengths, windows
+
+MOST_OFFERED = 300
+"""Deployments that are offered as a list; more are named by hand."""
+
+CHECKS_BY_KIND = (
+    ("Passive: only reads", [name for name in known_checks.MODULES if name in known_checks.PASSIVE]),
+    (
+        "Active: sends prompts as tenants",
+        [name for name in known_checks.MODULES if name not in known_checks.PASSIVE],
+    ),
+)
 
 
 class LengthField(forms.CharField):
@@ -44,9 +55,23 @@ class SlugsField(forms.CharField):
         self.may = may
         self.allowed = Deployment.objects.none()
 
+    def offer(self) -> None:
+        """Let them be picked from a list instead of typed, where they are few enough for one."""
+        slugs = list(self.allowed.order_by("slug").values_list("slug", flat=True)[: MOST_OFFERED + 1])
+        if slugs and len(slugs) <= MOST_OFFERED:
+            rows = max(2, min(len(slugs), 8))
+            self.widget = forms.SelectMultiple(attrs={"size": rows}, choices=[(slug, slug) for slug in slugs])
+            self.help_text = "Hold Ctrl (on a Mac ⌘) to pick several or to take one back."
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(self.widget, forms.SelectMultiple) and isinstance(value, str):
+            return _slugs(value)
+        return value
+
     def clean(self, value: Any) -> list[Deployment]:
-        wanted = list(dict.fromkeys(re.split(r"[\s,]+", str(super().clean(value) or "").strip())))
-        wanted = [slug for slug in wanted if slug]
+        if isinstance(value, (list, tuple)):
+            value = "\n".join(map(str, value))
+        wanted = _slugs(str(super().clean(value) or ""))
         if len(wanted) > 2_000:
             raise ValidationError("At most 2,000 deployments can be named: select a team instead.")
         found = {each.slug: each for each in self.allowed.filter(slug__in=wanted).select_related("team")}
@@ -59,11 +84,18 @@ class SlugsField(forms.CharField):
         return [found[slug] for slug in wanted]
 
 
+def _slugs(text: str) -> list[str]:
+    return [slug for slug in dict.fromkeys(re.split(r"[\s,]+", text.strip())) if slug]
+
+
 class PlanForm(forms.Form):
     """One plan. Exactly one of ``interval`` and ``cron`` makes a schedule."""
 
     name = forms.CharField(max_length=120)
-    checks = forms.MultipleChoiceField(widget=forms.CheckboxSelectMultiple)
+    checks = forms.MultipleChoiceField(
+        widget=forms.CheckboxSelectMultiple(attrs={"class": "choices"}),
+        help_text="Of one kind: active checks wait for their window, passive ones need not.",
+    )
     deployments = SlugsField(required=False, help_text="Names, one a line.")
     team = forms.ModelChoiceField(
         Team.objects.none(), required=False, to_field_name="slug", empty_label="any"
@@ -77,7 +109,7 @@ class PlanForm(forms.Form):
         label="Every",
         required=False,
         max_length=20,
-        help_text="For instance 15 min, 1 h or 1 d. Or else give cron.",
+        help_text="For instance 1 h (usual), 15 min or 1 d. Leave it empty where you give cron.",
     )
     cron = forms.CharField(required=False, max_length=120, help_text="Five fields, for instance 0 2 * * *.")
     zone = forms.ChoiceField(label="Time zone of cron")
@@ -97,16 +129,19 @@ class PlanForm(forms.Form):
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         plannable = Deployment.objects.where_can(user, "edit_plans").active()
-        self._field(SlugsField, "deployments").allowed = plannable
+        deployments = self._field(SlugsField, "deployments")
+        deployments.allowed = plannable
+        deployments.offer()
         teams = self._field(forms.ModelChoiceField, "team")
         teams.queryset = Team.objects.filter(
             pk__in=[team.pk for team in Team.objects.visible_to(user) if can(user, "edit_plans", team)]
         )
         self._field(forms.MultipleChoiceField, "checks").choices = [
-            (name, f"{name}: {known_checks.get(name).title}") for name in known_checks.MODULES
+            (title, [(name, f"{name}: {known_checks.get(name).title}") for name in names])
+            for title, names in CHECKS_BY_KIND
         ]
-        names = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
-        self._field(forms.ChoiceField, "zone").choices = [(name, name) for name in ("UTC", *names)]
+        zones = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
+        self._field(forms.ChoiceField, "zone").choices = [(name, name) for name in ("UTC", *zones)]
         self.user = user
 
     def _field(self, kind: type[Any], name: str) -> Any:
@@ -126,7 +161,26 @@ class PlanForm(forms.Form):
             self.add_error(
                 "engine", "An engine without a team reaches every team: that takes a fleet-wide operator."
             )
-        if not self.errors.keys() & {"cron", "interval", "zone"}:
+        if len({kind_of(check) for check in cleaned.get("checks", ())}) > 1:
+            self.add_error(
+                "checks", "Passive and active checks go into plans of their own: pick of one kind."
+            )
+        if not self.errors.keys() & {"deployments", "team", "engine"} and not any(
+            cleaned.get(name) for name in ("deployments", "team", "engine")
+        ):
+            self.add_error(
+                "deployments", "A plan selects deployments, a team or an engine: give at least one."
+            )
+        if self.errors.keys() & {"cron", "interval", "zone"}:
+            pass
+        elif bool(cleaned["cron"]) == (cleaned["interval"] is not None):
+            self.add_error(
+                "interval",
+                "A plan runs either every so often or by cron: empty one of the two."
+                if cleaned["cron"]
+                else "When? Say how often (for instance 1 h), or give cron.",
+            )
+        else:
             schedule = Schedule(" ".join(cleaned["cron"].split()), cleaned["zone"], cleaned["interval"])
             if problem := schedule.problem():
                 self.add_error("cron", problem)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 
-from django.db.models import Count, Q
+from django.db.models import Count, Prefetch, Q
 from django.utils import timezone
 
 from kvaudit.accounts.access import can
@@ -21,6 +21,7 @@ from kvaudit.web import lengths, windows
 NEXT_SLOTS = 5
 RECENT_RUNS = 15
 MOST_PLANS = 500
+NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,21 @@ class PlanPage:
 
 def plan_rows(user: User) -> list[PlanRow]:
     """Every open plan that selects something the user sees, by next due time."""
+    names = Deployment.objects.visible_to(user).order_by("slug")
     plans = (
         Plan.objects.current()
         .visible_to(user)
         .select_related("team")
         .annotate(named=Count("deployments"))
+        .prefetch_related(Prefetch("deployments", names[:NAMED], to_attr="seen"))
         .order_by("-enabled", "next_due", "name", "pk")[:MOST_PLANS]
     )
-    return [PlanRow(plan, when(plan), where(plan, vars(plan)["named"])) for plan in plans]
+    return [
+        PlanRow(
+            plan, when(plan), where(plan, vars(plan)["named"], [each.slug for each in vars(plan)["seen"]])
+        )
+        for plan in plans
+    ]
 
 
 def when(plan: Plan) -> str:
@@ -61,11 +69,14 @@ def when(plan: Plan) -> str:
     return f"cron {plan.cron} ({plan.zone})"
 
 
-def where(plan: Plan, named: int) -> str:
-    """What it selects, without looking deployments up."""
+def where(plan: Plan, named: int, seen: Sequence[str]) -> str:
+    """What it selects: of ``named`` deployments those that the reader has ``seen`` (the first few), and how many
+    more there are."""
     parts = []
-    if named:
-        parts.append(f"{named:,} named deployment{'' if named == 1 else 's'}")
+    if more := named - len(seen):
+        parts.append(f"{more:,} {'more' if seen else 'named'} deployment{'' if more == 1 else 's'}")
+    if seen:
+        parts.insert(0, ", ".join(seen))
     if plan.team and plan.engine:
         parts.append(f"{plan.engine} deployments of team {plan.team.slug}")
     elif plan.team:

@@ -59,7 +59,6 @@ def create(request: SignedIn) -> HttpResponse:
         raise PermissionDenied("Plans are made by operators.")
     initial = {
         "deployments": foreign.query_text(request.GET.get("deployment")),
-        "interval": "1 h",
         "zone": "UTC",
     }
     form = PlanForm(request.POST or None, initial=initial, user=request.user)

@@ -38,8 +38,9 @@ def test_a_plan_is_made_and_shown(people, pair):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"interval": "1 h"}, "give exactly one"),
-        ({"cron": ""}, "give exactly one"),
+        ({"interval": "1 h"}, "either every so often or by cron: empty one of the two"),
+        ({"cron": ""}, "When? Say how often"),
+        ({"checks": ["pool", "canary"]}, "pick of one kind"),
         ({"cron": "every night"}, "is not a cron expression"),
         ({"cron": "61 * * * *"}, "is not a cron expression"),
         ({"cron": "", "interval": "soon"}, "Write a number and a unit"),
@@ -61,6 +62,40 @@ def test_a_mistake_is_named_and_nothing_written_is_lost(people, pair, change, se
     assert not Plan.objects.exists()
     if "windows" not in change:
         assert "mon-fri 01:00-06:00 Europe/Berlin" in page
+
+
+def test_all_mistakes_are_named_at_once_at_their_fields(people, pair):
+    answer = people.operator.post(
+        "/plans/new/", {**GOOD, "name": "", "checks": ["pool", "canary"], "deployments": "", "cron": ""}
+    )
+    form = answer.context["form"]
+    assert set(form.errors) == {"name", "checks", "deployments", "interval"}
+    assert "seconds" not in str(form.errors)
+
+
+def test_the_form_says_what_reads_and_what_sends_and_offers_what_one_may_plan(people, pair):
+    a_deployment("foreign", team=a_team())
+    page = people.operator.get("/plans/new/?deployment=chat-large").content.decode()
+    reads, sends = page.index("Passive: only reads"), page.index("Active: sends prompts as tenants")
+    assert reads < page.index('value="version"') < sends < page.index('value="canary"')
+    assert '<option value="chat-large" selected>chat-large</option>' in page
+    assert "foreign" not in page
+    assert 'value="1 h"' not in page
+
+
+def test_more_deployments_than_a_list_holds_are_typed(people, pair, monkeypatch):
+    monkeypatch.setattr("kvaudit.web.plan_form.MOST_OFFERED", 0)
+    page = people.operator.get("/plans/new/?deployment=chat-large").content.decode()
+    assert '<textarea name="deployments"' in page
+    assert people.operator.post("/plans/new/", {**GOOD, "deployments": "chat-large, "}).status_code == 302
+
+
+def test_the_list_names_three_deployments_and_none_that_is_not_seen(people, pair):
+    others = [a_deployment(slug, team=people.team) for slug in ("code-7b", "math-1b", "zeta")]
+    scene.a_plan(pair, *others, a_deployment("elsewhere", team=a_team()))
+    page = people.viewer.get("/plans/").content.decode()
+    assert "chat-large, code-7b, math-1b and 2 more deployments" in page
+    assert "elsewhere" not in page
 
 
 def test_a_change_makes_a_version(people, pair):
