@@ -3,8 +3,11 @@ filters, and a ledger grows without end."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from django.db.models import Q
 
 from kvaudit.ledger.models import Entry
 from kvaudit.ledger.querysets import EntryQuerySet
@@ -13,6 +16,9 @@ PAGE = 50
 STRETCH = 150_000
 """Entries that one page may look at."""
 BATCH = 5_000
+
+_WHOLE = re.compile(r"[^\s:]+:[^\s:]+\Z")
+"""``run:1`` names one thing: ``run:10`` begins like it and is another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +34,13 @@ class Found:
 def page_of(
     entries: EntryQuerySet, *, kind: str = "", actor: str = "", subject: str = "", below: int | None = None
 ) -> Found:
-    """Newest first. ``kind`` and ``subject`` are beginnings, ``actor`` is any part of the name. Two queries."""
+    """Newest first. ``kind`` is a beginning; so is ``subject``, but ``run:1`` is that run alone; ``actor`` is any
+    part of the name. Two queries."""
     if kind:
         entries = entries.filter(kind__startswith=kind)
-    if subject:
+    if _WHOLE.match(subject):
+        entries = entries.filter(Q(subject=subject) | Q(subject__startswith=f"{subject} "))
+    elif subject:
         entries = entries.filter(subject__startswith=subject)
     if actor:
         entries = entries.filter(actor__icontains=actor)

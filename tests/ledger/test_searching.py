@@ -48,6 +48,8 @@ def test_all_pages_together_are_the_whole_ledger_once():
         ({"actor": "ada", "kind": "run.f"}, lambda entry: entry.kind == "run.finished"),
         ({"subject": "fleet"}, lambda entry: entry.subject.startswith("fleet")),
         ({"subject": "run:42"}, lambda entry: entry.subject == "run:42"),
+        ({"subject": "run:3"}, lambda entry: entry.subject == "run:3"),
+        ({"subject": "run:"}, lambda entry: entry.subject.startswith("run:")),
         ({"kind": "%"}, lambda entry: False),
     ],
 )

@@ -43,6 +43,8 @@ def again(run: Run) -> Again:
     if any(name in checks.ACTIVE for name in known):
         asked, keys = _entry(run)
         words, variables = words + asked, variables + keys
+        if run.seed is not None and run.ended:  # before that, the seed would tell what is still to be planted
+            words += ["--seed", str(run.seed)]
     return _pasted(["kvaudit", *_verb(known), *words], variables, nodes)
 
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 from kvaudit.audits import sealed_text
 from kvaudit.audits.evidence import body_of
 from kvaudit.audits.models import Run, RunEvidence
+from kvaudit.checks.asked import WITHOUT_NONCE, asked_in
 from kvaudit.web import foreign
 from kvaudit.web.page import SignedIn, page, require
 
@@ -81,6 +82,7 @@ def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpRespons
         "run": run,
         "uses": uses,
         "stored": stored,
+        "asked": _asked(uses[0].source),
         "opened": bool(text),
         "text": text[:MOST_SHOWN],
         "cut": max(0, len(text) - MOST_SHOWN),
@@ -89,6 +91,21 @@ def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpRespons
         "shortest": SHORTEST_REASON,
     }
     return render(request, "run/sealed.html", context, status=status)
+
+
+def _asked(source: str) -> str:
+    """Which request was answered, and what its answer should have held; "" where the source does not say."""
+    found = asked_in(source)
+    if found is None:
+        return ""
+    nonce = {
+        WITHOUT_NONCE: " It was to repeat the nonce of its own prompt, and does not hold it.",
+        "answered": " It was to repeat the nonce of its own prompt, where it was asked for one.",
+    }
+    return (
+        f"The answer to {found.name}, a prompt of {found.tokens:,} tokens sent as tenant {found.tenant} in round "
+        f"{found.round} ({found.ended}).{nonce.get(found.ended, '')}"
+    )
 
 
 def _bigint(pk: int) -> int:

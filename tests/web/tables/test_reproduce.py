@@ -51,6 +51,14 @@ def test_prompts_are_a_probe_with_keys_by_name(people, pair):
     assert again(run).variables == [("GLM_TENANT_A", "tenant a"), ("TENANT_B_KEY", "tenant b")]
 
 
+def test_the_seed_is_named_once_the_run_has_ended(people, pair):
+    run = scene.a_run(pair, {"rejection": "fail"}, seed=4_711)
+    words = shlex.split(again(run).line)
+    assert probe.parser().parse_args(words[2:]).seed == 4_711
+    assert "--seed" not in again(scene.a_run(pair, state="running", checks=["rejection"], seed=4_711)).line
+    assert "--seed" not in again(scene.a_run(pair, {"pool": "fail"}, seed=4_711)).line, "a gate draws nothing"
+
+
 def test_a_tenant_without_a_key_is_not_named(people, pair):
     Tenant.objects.create(deployment=pair, name="a", credential_sealed="sealed", key_env="GLM_TENANT_A")
     Tenant.objects.create(deployment=pair, name="b")

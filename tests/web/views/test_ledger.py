@@ -215,3 +215,10 @@ def test_a_copy_that_breaks_off_says_so(auditor, monkeypatch):
     assert next(stream).startswith(b"export incomplete")
     with pytest.raises(RuntimeError):
         next(stream)
+
+
+def test_hash_and_digest_are_told_apart(auditor):
+    entry = record(actor="system:x", kind="k", subject="run:7", digest="ab" * 32)
+    page = read(auditor)
+    assert f'hash <span class="digest">{entry.hash[:12]}…</span>' in page
+    assert f'digest <span class="digest">{"ab" * 6}…</span>' in page

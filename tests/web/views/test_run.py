@@ -304,3 +304,24 @@ def test_the_run_to_compare_with_has_a_check_in_common(people, pair):
     assert "The run before that carried out version, <a" in page
     alone = scene.a_run(pair, {"rejection": "pass"})
     assert "/compare/?a=" not in people.viewer.get(f"/runs/{alone.pk}/").content.decode()
+
+
+def test_a_request_says_why_its_prompt_is_not_there_and_how_to_send_it_again(people, pair):
+    run = scene.a_run(pair, {"pool": "fail"}, bodies=[BODY], seed=4_711)
+    path = f"/runs/{run.pk}/evidence/{Evidence.objects.get().sha256}/"
+    assert "The prompt itself is not stored" not in people.auditor.get(path).content.decode()
+    run.kept_evidence.update(kind="request")
+    page = people.auditor.get(path).content.decode()
+    assert "it was drawn from the run’s seed (4711)" in page
+    assert f'href="/runs/{run.pk}/#again"' in page
+    type(run).objects.filter(pk=run.pk).update(state="running", verdict=None, finished_at=None)
+    assert "4711" not in people.auditor.get(path).content.decode(), "markers are still to be drawn from it"
+
+
+def test_words_of_active_checks_are_explained(people, pair):
+    page = people.viewer.get(f"/runs/{active(pair).pk}/").content.decode()
+    assert 'href="/help/#words"' in page
+    named = people.viewer.get("/help/").content.decode()
+    for anchor in ("words", "word-nonce", "word-marker", "word-surfacing", "word-dirtying", "word-void-trial",
+                   "word-fingerprint", "word-headroom", "word-drift", "word-boundary-lengths"):  # fmt: skip
+        assert named.count(f'id="{anchor}"') == 1

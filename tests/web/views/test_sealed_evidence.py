@@ -7,7 +7,7 @@ from nacl.encoding import URLSafeBase64Encoder
 from nacl.public import PrivateKey
 
 from kvaudit.audits import evidence, sealed_text
-from kvaudit.audits.models import Evidence, Kind, Run
+from kvaudit.audits.models import Evidence, Kind, Run, RunEvidence
 from kvaudit.ledger.models import Entry
 from kvaudit.verdict import Evidence as Seen
 from tests.audits.stage import a_run
@@ -67,3 +67,27 @@ def test_without_the_key_the_page_says_so(people, path, settings):
     answer = people.auditor.post(path, {"reason": "the leak of May"})
     assert answer.status_code == 409
     assert "SEAL_PRIVATE_KEY" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        ("without nonce", "It was to repeat the nonce of its own prompt, and does not hold it."),
+        ("cut", "in round 7 (cut).</bdi>"),
+    ],
+)
+def test_it_says_what_was_asked_and_whose_text_it_may_be(people, path, ended, said):
+    RunEvidence.objects.update(
+        source=f"POST /v1/completions, N+1 (8,187 tokens), tenant <b>, round 7, {ended}"
+    )
+    closed = people.auditor.get(path).content.decode()
+    assert "The answer to N+1, a prompt of 8,187 tokens sent as tenant &lt;b&gt; in round 7" in closed
+    assert said in closed
+    assert (
+        "may be a customer’s: treat it so"
+        in people.auditor.post(path, {"reason": "the leak"}).content.decode()
+    )
+
+
+def test_without_a_source_that_names_its_request_nothing_is_made_up(people, path):
+    assert "The answer to" not in people.auditor.get(path).content.decode()
