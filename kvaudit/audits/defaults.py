@@ -45,7 +45,9 @@ def missing_for(deployment: Deployment) -> list[Missing]:
         elif check in NIGHTLY and not consent:
             missing.append(
                 Missing(
-                    check, "Its longest prompts can wedge a server with a small pool: record consent first."
+                    check,
+                    "Prompts that reach the limit can wedge a server: left out, on a pool of any size, until "
+                    "consent is given (under Active probes).",
                 )
             )
     return missing

@@ -1,12 +1,16 @@
-"""Which checks an "Audit now" may ask for: those that only read, or those that send prompts."""
+"""Which checks an "Audit now" may ask for: those that only read, or those that send prompts; and which of these
+it left out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db.models import Q
+
 from kvaudit import checks
-from kvaudit.audits.defaults import Missing, missing_for
-from kvaudit.fleet.models import Deployment, Tenant
+from kvaudit.audits.defaults import NIGHTLY, Missing, missing_for
+from kvaudit.audits.models import Kind, Run, Trigger
+from kvaudit.fleet.models import Consent, Deployment, Tenant
 
 _KEYS = {"none": 0, "one tenant": 1, "two tenants": 2}
 
@@ -26,3 +30,15 @@ def able_active(deployment: Deployment, missing: Sequence[Missing] | None = None
         for check in checks.ACTIVE
         if check not in checks.OPT_IN and check not in kept_back and _KEYS[checks.get(check).needs] <= keys
     ]
+
+
+def left_out(run: Run) -> str:
+    """A sentence on what an audit with prompts went without because nobody had consented when it was asked for; ""
+    where it went without nothing. One query, of such runs alone."""
+    wanted = [check for check in NIGHTLY if check in checks.MODULES]
+    if run.kind != Kind.ACTIVE or run.trigger != Trigger.MANUAL or set(run.checks) & set(wanted):
+        return ""
+    then = Q(valid_from__lte=run.created_at) & (Q(valid_to=None) | Q(valid_to__gt=run.created_at))
+    if not wanted or Consent.objects.filter(then, deployment=run.deployment_id).exists():
+        return ""
+    return f"{len(wanted)} left out: no consent (give it under Active probes): {', '.join(wanted)}."

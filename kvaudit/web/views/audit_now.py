@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 
 from kvaudit.audits import services
-from kvaudit.web.audit_kinds import able_active
+from kvaudit.web.audit_kinds import able_active, left_out
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 from kvaudit.web.tables.progress import progress_of
 from kvaudit.web.views.run import NOT_YOURS
@@ -30,8 +30,15 @@ def audit_now(request: SignedIn, slug: str) -> HttpResponse:
         messages.error(request, str(problem))
         return _to_deployment(request, slug)
     if request.headers.get("HX-Request"):
-        context = {"now": timezone.now(), "progress": progress_of(run), "may_run": True}
+        context = {
+            "now": timezone.now(),
+            "progress": progress_of(run),
+            "may_run": True,
+            "left_out": left_out(run),
+        }
         return render(request, "run/progress.html", context)
+    if said := left_out(run):
+        messages.warning(request, said)
     return redirect("run", run.pk)
 
 

@@ -39,7 +39,7 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
         said = "Consent to prompts at the boundary is recorded."
     else:
         services.withdraw_consent(deployment=deployment, actor=request.user)
-        said = "Consent is withdrawn: prompts stop short of the boundary."
+        said = "Consent is withdrawn: Audit with prompts leaves out rejection, coherence and canary."
     messages.success(request, said)
     return redirect("deployment", slug)
 

@@ -11,6 +11,7 @@ from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.audits import services
 from kvaudit.audits.models import Run
+from kvaudit.web.audit_kinds import left_out
 from kvaudit.web.page import SignedIn, page, require
 from kvaudit.web.tables.progress import progress_of
 from kvaudit.web.tables.run import run_page
@@ -28,6 +29,7 @@ def run(request: SignedIn, pk: int) -> HttpResponse:
         "shown": run_page(found, request.user),
         "run": found,
         "progress": None if found.ended else progress_of(found),
+        "left_out": left_out(found),
         "may_run": can(request.user, "run_audits", team),
         "may_read": can(request.user, "read_evidence", team),
         "may_view_ledger": can(request.user, "view_ledger"),
@@ -46,6 +48,7 @@ def progress(request: SignedIn, pk: int) -> HttpResponse:
         "now": timezone.now(),
         "progress": progress_of(found),
         "reload": on_run_page,
+        "left_out": left_out(found),
         "may_run": can(request.user, "run_audits", found.deployment.team_id),
     }
     response = render(request, "run/progress.html", context)

@@ -49,19 +49,26 @@ def test_the_whole_fleet_takes_a_fleet_wide_operator(people, pair, client):
 
 
 def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
-    assert "Audit with prompts" not in people.operator.get("/d/chat-large/").content.decode()
+    assert ">Audit with prompts<" not in people.operator.get("/d/chat-large/").content.decode()
     answer = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, follow=True)
     assert "No check that sends prompts can run here yet" in answer.content.decode()
     assert not Run.objects.exists()
     for name in ("audit-a", "audit-b"):
         tenant = Tenant.objects.create(deployment=pair, name=name)
         set_tenant_key(tenant=tenant, key=f"sk-{name}", actor="system:tests")
+    answer = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, follow=True)
+    left_out = "3 left out: no consent (give it under Active probes): rejection, coherence, canary."
+    assert answer.content.decode().count(left_out) == 2  # as a message, and where it goes on
+    part = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, headers={"HX-Request": "true"})
+    assert left_out in part.content.decode()
     Membership.objects.filter(user=people.operating_user).update(
         role=a_user(team=people.team, role="approver").memberships.get().role
     )
     people.operator.post(PATH, {"act": "consent"})
-    assert "Audit with prompts" in people.operator.get("/d/chat-large/").content.decode()
+    assert ">Audit with prompts<" in people.operator.get("/d/chat-large/").content.decode()
     people.operator.post("/d/chat-large/audit/", {"kind": "active"})
-    run = Run.objects.get()
+    first, run = Run.objects.order_by("pk")
     assert run.kind == "active"
     assert "canary" in run.checks
+    assert "left out" not in people.operator.get(f"/runs/{run.pk}/").content.decode()
+    assert left_out in people.operator.get(f"/runs/{first.pk}/").content.decode(), "consent came later"
