@@ -68,16 +68,20 @@ def _made(request: SignedIn, channel: Channel, drawn: str) -> HttpResponse:
 def channel(request: SignedIn, pk: int) -> HttpResponse:
     found = _channel_or_404(request, pk)
     now = timezone.now()
-    chosen = _chosen(request, found)
+    listed = table.messages_of(found, now, request.GET.get("before", ""))
+    # The panel and the table tell of it by one reading: a worker may send it between two.
+    chosen = next((each for each in listed.rows if str(each.message.pk) == request.GET.get("message")), None)
+    if chosen is None and (other := _chosen(request, found)):
+        chosen = table.told(other, now)
     context = {
         "section": "settings",
         "now": now,
         "channel": found,
         "events": table.events_of(found),
         "signed": found.kind == ChannelKind.WEBHOOK,
-        "page": table.messages_of(found, now, request.GET.get("before", "")),
+        "page": listed,
         "first": not request.GET.get("before"),
-        "told": table.told(chosen, now) if chosen else None,
+        "told": chosen,
         "waiting": OutboxMessage.objects.filter(channel=found, state=Delivery.PENDING).count(),
     }
     return render(request, "settings/channel.html", context)
@@ -119,7 +123,7 @@ def message(request: SignedIn, pk: int, key: uuid.UUID) -> HttpResponse:
     found = _channel_or_404(request, pk)
     chosen = get_object_or_404(OutboxMessage.objects.select_related("channel"), channel=found, pk=key)
     now = timezone.now()
-    context = {"now": now, "channel": found, "told": table.told(chosen, now)}
+    context = {"now": now, "channel": found, "told": table.told(chosen, now), "with_row": True}
     return render(request, "settings/message.html", context)
 
 

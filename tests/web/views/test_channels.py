@@ -158,6 +158,24 @@ def test_a_message_of_another_channel_is_not_found_under_this_one(admin):
     assert 'id="message"' not in read(admin, one(other, f"?message={message.pk}"))
 
 
+def test_the_panel_and_the_table_tell_the_same_of_a_message(admin):
+    channel = a_channel()
+    message = a_message(channel, attempts=1)
+    page = read(admin, one(channel, f"?message={message.pk}"))
+    assert page.count("on its way") == 2
+    OutboxMessage.objects.update(last_problem="Refused by the server.")
+    part = read(admin, one(channel, f"messages/{message.pk}/"))
+    assert f'<template><tr id="row-{message.pk}" hx-swap-oob="true">' in part
+    assert part.count("not yet") == 2
+    assert part.count("Refused by the server.") == 2
+
+
+def test_there_is_one_way_to_the_first_channel_and_to_the_next(admin):
+    for _ in range(2):
+        assert read(admin).count(f'href="{NEW}"') == 1
+        a_channel()
+
+
 def test_a_test_is_followed_from_waiting_to_delivered(admin):
     channel = a_channel()
     answer = admin.post(one(channel, "test/"), follow=True)
