@@ -69,7 +69,7 @@ class Pulse:
     """Writes progress at most every `EVERY` seconds, and hears of a cancel by it."""
 
     def __init__(self, work: LogImport) -> None:
-        self._work, self._last = work, time.monotonic()
+        self._work, self._last = work, time.monotonic() - EVERY  # the first one at once
 
     def __call__(self, progress: Progress) -> None:
         if time.monotonic() - self._last < EVERY:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBase
@@ -30,6 +31,7 @@ MOST_TENANTS = 200
 MOST_HITS = 50
 MOST_IMPORTS = 5
 AROUND = 1024 * 1024  # bytes of the form around the file
+FRESH = timedelta(seconds=10)  # a small log is read by then
 NOT_YOURS = "Request logs are imported by auditors of the deployment's team."
 
 
@@ -117,7 +119,14 @@ def _import_or_404(request: SignedIn, slug: str, pk: int) -> LogImport:
 
 
 def _told(work: LogImport) -> dict[str, object]:
-    return {"section": "fleet", "now": timezone.now(), "deployment": work.deployment, "work": work}
+    now = timezone.now()
+    return {
+        "section": "fleet",
+        "now": now,
+        "deployment": work.deployment,
+        "work": work,
+        "fresh": now - work.requested_at < FRESH,
+    }
 
 
 @page()

@@ -357,7 +357,10 @@ def test_an_import_is_watched_and_cancelled(people, open_zone):
     address = send(people.auditor, a_log("acme"))["Location"]
     page = shown(people.auditor.get(address))
     assert "Waits for a worker." in page
-    assert f'hx-get="{address}progress/"' in page
+    assert f'hx-get="{address}progress/" hx-trigger="load delay:500ms"' in page
+    assert "0 lines" not in page  # it has not been looked at
+    LogImport.objects.update(requested_at=timezone.now() - timedelta(minutes=1))
+    assert 'hx-trigger="every 1s"' in shown(people.auditor.get(f"{address}progress/"))
     assert "Reload" in page  # without JavaScript
     assert "requests.csv" in shown(people.auditor.get("/d/chat-large/exposure/import/"))
     assert people.auditor.get(f"{address}cancel/").status_code == 405
@@ -386,6 +389,15 @@ def test_a_running_import_shows_how_far_it_is_and_a_lost_one_says_so_at_the_next
     page = shown(people.auditor.get(f"{address}progress/"))
     assert "Failed. The worker that read this log was lost" in page
     assert "hx-get" not in page
+
+
+def test_an_import_that_ended_shows_its_lines_in_the_part_that_asks_again(people, open_zone):
+    address = send(people.auditor, a_log("acme", "acme"))["Location"]
+    tasks.import_log(LogImport.objects.get().pk)
+    part = shown(people.auditor.get(f"{address}progress/"))
+    assert "2 lines, " in part
+    assert "See what was found" in part
+    assert "hx-trigger" not in part
 
 
 def test_imports_are_for_auditors_of_the_team(people, open_zone):
