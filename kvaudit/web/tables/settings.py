@@ -79,7 +79,10 @@ def _keys(user: User) -> Line:
     return Line("Tenants' keys", _KEYS, state, reverse("settings-keys"), attention=bool(found["without"]))
 
 
-_KEYS = "With which active checks ask in tenants' names; write-only. Set on a deployment's page, under Keys."
+_KEYS = (
+    "With which active checks ask in tenants' names; write-only. Set on a deployment's page, under Keys of tenants "
+    "and nodes."
+)
 
 
 def _pins(user: User) -> Line:
