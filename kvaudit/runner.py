@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 GRACE = 5.0
 """Seconds past the deadline in which an active check may end by itself and keep what it has seen."""
 
+CANCELLED = "The run was cancelled before this was done."
+"""The summary of a check that did not finish because somebody cancelled its run."""
+
 GLANCE = 0.25
 """Seconds between two looks at ``cancelled`` while waiting for nodes."""
 
@@ -147,7 +150,7 @@ class _Brake:
     def pressed(self) -> bool:
         if not self.reason:
             if self._cancelled():
-                self.reason = "The run was cancelled before this was done."
+                self.reason = CANCELLED
             elif self.left() <= 0:
                 self.reason = f"The run's deadline of {self._seconds:g} s passed before this was done."
         return bool(self.reason)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
+from kvaudit.audits.models import Run, RunState
 from kvaudit.verdict import Verdict
 
 NOT_RUN = "none"
@@ -47,6 +48,16 @@ def mark(value: object, word: str = "") -> SafeString:
     return mark_safe(  # noqa: S308 - every part is escaped or a constant
         f'<span class="verdict verdict-{name}">{icon(name)}{conditional_escape(shown)}</span>'
     )
+
+
+def of_run(run: Run) -> SafeString:
+    """How a run ended, or that it has not. A cancelled one says so: its verdict is that of what is missing; but a fail
+    that it found stands."""
+    if run.state != RunState.CANCELLED:
+        return mark(run.verdict) if run.verdict else mark("", run.state)
+    if Verdict.parse(run.verdict or "") is Verdict.FAIL:
+        return format_html('{} <span class="tag">cancelled</span>', mark(run.verdict))
+    return mark("", "cancelled")
 
 
 def numbered(value: object, label: str, below: str, said: str) -> SafeString:

@@ -17,6 +17,7 @@ from kvaudit.web.audit_kinds import able_active
 from kvaudit.web.mechanism import Mechanism, mechanism_of
 from kvaudit.web.poolbar import PoolBar, from_measures
 from kvaudit.web.tables import checks
+from kvaudit.web.tables.progress import waiting
 from kvaudit.web.tables.readings import Line, main_lines, notes, other_lines
 
 RECENT_RUNS = 15
@@ -48,6 +49,14 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
+class RunLine:
+    """``why`` says of a run that is queued what it waits for; else ""."""
+
+    run: Run
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DeploymentPage:
     deployment: Deployment
     status: DeploymentStatus
@@ -58,7 +67,7 @@ class DeploymentPage:
     nodes: Sequence[NodeRow]
     changes: Sequence[FingerprintChange]
     plans: Sequence[Plan]
-    runs: Sequence[Run]
+    runs: Sequence[RunLine]
     pending: Run | None
     missing: Sequence[Missing]
     active_checks: Sequence[str]  # those that could be asked for now
@@ -92,7 +101,7 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
             FingerprintChange.objects.filter(deployment=deployment).select_related("node")[:RECENT_CHANGES]
         ),
         plans=plans,
-        runs=runs,
+        runs=_run_lines(runs),
         pending=_pending(runs, status),
         missing=missing(status, nodes, plans, waiting),
         active_checks=able_active(deployment, waiting),
@@ -137,6 +146,11 @@ def gravest(failing: Sequence[CheckNow]) -> CheckNow:
     """The one to tell first: by severity, and what was *shown* before what could happen."""
     rank = {grade: place for place, grade in enumerate(SEVERITIES)}
     return min(failing, key=lambda now: (rank.get(now.severity, 9), now.check not in known_checks.ACTIVE))
+
+
+def _run_lines(runs: Sequence[Run]) -> list[RunLine]:
+    running = [run for run in runs if run.state == RunState.RUNNING]
+    return [RunLine(run, waiting(run, running) if run.state == RunState.QUEUED else "") for run in runs]
 
 
 def _pending(runs: Sequence[Run], status: DeploymentStatus) -> Run | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.utils import timezone
 
 from kvaudit.audits import options
-from kvaudit.audits.models import Result, Run, RunState
+from kvaudit.audits.models import Kind, Result, Run, RunState
 from kvaudit.readings import whole_number
 from kvaudit.verdict import Verdict
 from kvaudit.web import moments
@@ -92,6 +92,29 @@ def silence(run: Run) -> str:
     return f"No sign of its worker for {moments.duration(quiet)}; {then} {when}."
 
 
+def waiting(run: Run, running: Iterable[Run]) -> str:
+    """Why a queued run does not go on yet. ``running``: those that are being carried out on its deployment now; an
+    active one lets no other active one begin (`claiming`)."""
+    if lost := silence(run):
+        return lost
+    now = timezone.now()
+    if run.not_before > now:
+        at = timezone.localtime(run.not_before)
+        day = "" if at.date() == timezone.localtime(now).date() else f"{at:%Y-%m-%d} "
+        return f"Starts {moments.ago(run.not_before, now)}, at {day}{at:%H:%M}."
+    if run.kind == Kind.ACTIVE:
+        for other in running:
+            if other.kind == Kind.ACTIVE and other.pk != run.pk:
+                return f"After run {other.pk}, which sends prompts to this deployment now."
+    return "Waiting for a worker."
+
+
+def waits(run: Run) -> str:
+    """`waiting`, of a run by itself. One query at most."""
+    now = Run.objects.of(run.deployment).filter(state=RunState.RUNNING, kind=Kind.ACTIVE)
+    return waiting(run, now.order_by("id") if run.kind == Kind.ACTIVE else ())
+
+
 def _sentence(run: Run, current: Sequence[str]) -> str:
     if run.ended:
         return f"The audit is {run.state}."
@@ -101,10 +124,5 @@ def _sentence(run: Run, current: Sequence[str]) -> str:
     if quiet:
         return quiet
     if run.state == RunState.QUEUED:
-        now = timezone.now()
-        return (
-            "Waiting for a worker."
-            if run.not_before <= now
-            else f"Starts {moments.ago(run.not_before, now)}."
-        )
+        return waits(run)
     return f"Carrying out {', '.join(current)}." if current else "Reading the nodes."

@@ -13,6 +13,7 @@ from kvaudit.accounts.models import User
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.audits.outcome import counting
 from kvaudit.incidents.models import Incident
+from kvaudit.runner import CANCELLED
 from kvaudit.verdict import Verdict
 from kvaudit.web.boundary import Strip, strip_of
 from kvaudit.web.canary_matrix import Matrix, matrix_of
@@ -23,7 +24,7 @@ from kvaudit.web.tables import checks
 from kvaudit.web.tables.evidence_list import EvidenceList, evidence_of
 from kvaudit.web.tables.ledger_proof import Proof, proof_of
 from kvaudit.web.tables.measures import Measure, readable, stored
-from kvaudit.web.tables.progress import silence
+from kvaudit.web.tables.progress import silence, waits
 from kvaudit.web.tables.reproduce import Again, again
 
 DRAWN: Mapping[str, Sequence[str]] = {
@@ -130,12 +131,15 @@ def sentence(run: Run, results: Sequence[Result]) -> str:
         more = f" ({run.slots:,} slots)" if run.slots > 1 else ""
         return f"Missed{more}: no worker carried it out in time, so nothing was learnt. It counts as missing."
     if run.state == RunState.QUEUED:
-        return silence(run) or "Waiting for a worker."
+        return waits(run)
     if run.state == RunState.RUNNING:
         done = f"{len(results)} of {len(run.checks)} checks done."
         return f"{quiet} {done}" if (quiet := silence(run)) else f"Being carried out: {done}"
+    stopped = [each.check_id for each in results if run.state == RunState.CANCELLED and _cut_short(each)]
     by: dict[Verdict, list[str]] = {}
     for each in results:
+        if each.check_id in stopped:
+            continue
         by.setdefault(Verdict.parse(each.verdict), []).append(each.check_id)
     parts = [
         f"{len(by[verdict])} {word} ({', '.join(by[verdict])})"
@@ -148,11 +152,18 @@ def sentence(run: Run, results: Sequence[Result]) -> str:
         if verdict in by
     ]
     if run.state == RunState.CANCELLED:
+        if stopped:
+            parts.append(f"{len(stopped)} not carried out ({', '.join(stopped)})")
         who = f" by {run.cancel_requested_by.get_username()}" if run.cancel_requested_by else ""
         if run.started_at is None:
             return f"Cancelled{who} before it began."
         return f"Cancelled{who} before it was done: {', '.join(parts) or 'no check was carried out'}."
     return f"{len(results)} of {len(run.checks)} checks concluded: {', '.join(parts) or 'none'}."
+
+
+def _cut_short(result: Result) -> bool:
+    """An error that says only that somebody cancelled the run."""
+    return Verdict.parse(result.verdict) is Verdict.ERROR and result.summary == CANCELLED
 
 
 def _incidents(run: Run, user: User) -> list[IncidentLine]:

@@ -19,6 +19,7 @@ from kvaudit.web.items import ItemStanding
 register = template.Library()
 
 register.simple_tag(marks.mark, name="verdict")
+register.simple_tag(marks.of_run, name="run_verdict")
 register.simple_tag(marks.shape, name="shape")
 register.simple_tag(poolbar.drawn, name="pool_bar")
 register.filter("inline", foreign.inline)

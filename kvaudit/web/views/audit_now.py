@@ -35,6 +35,7 @@ def audit_now(request: SignedIn, slug: str) -> HttpResponse:
             "progress": progress_of(run),
             "may_run": True,
             "left_out": left_out(run),
+            "begun": True,
         }
         return render(request, "run/progress.html", context)
     if said := left_out(run):

@@ -166,3 +166,30 @@ def test_the_running_audit_is_followed_before_one_that_waits(people, pair):
     page = text_of(people.viewer)
     assert "Waiting for a worker." in page
     assert f"/runs/{later.pk}/progress/" not in page, "a re-run in a quarter of an hour is nothing to watch"
+
+
+def test_a_cancelled_run_is_listed_as_one(people, pair):
+    scene.a_run(pair, {"pool": "error"}, state="cancelled")
+    recent = text_of(people.viewer).partition('aria-label="Recent runs"')[2].partition("</table>")[0]
+    assert "cancelled</span>" in recent
+    assert "verdict-error" not in recent
+    scene.a_run(pair, {"pool": "fail"}, state="cancelled")
+    recent = text_of(people.viewer).partition('aria-label="Recent runs"')[2].partition("</table>")[0]
+    assert "verdict-fail" in recent, "a fail stands"
+
+
+def test_what_was_followed_live_offers_the_new_standing_when_it_has_ended(people, pair):
+    run = scene.a_run(pair, {"pool": "pass"})
+    part = people.viewer.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}).content.decode()
+    assert '<a class="button" href="/d/chat-large/">Reload for the new standing</a>' in part
+    assert "What this page says around it is from before." in part
+    whole = people.viewer.get(f"/runs/{run.pk}/progress/?page=run", headers={"HX-Request": "true"})
+    assert whole["HX-Refresh"] == "true"
+
+
+def test_an_audit_takes_the_message_of_the_act_before_it_away(people, pair):
+    asked = people.operator.post("/d/chat-large/audit/", headers={"HX-Request": "true"}).content.decode()
+    assert '<div id="notes" hx-swap-oob="delete"></div>' in asked
+    run = Run.objects.get()
+    part = people.operator.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}).content.decode()
+    assert 'id="notes"' not in part, "a message that came since stays"

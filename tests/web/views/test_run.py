@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from kvaudit.audits.models import Evidence
 from kvaudit.incidents import restoring
+from kvaudit.runner import CANCELLED
 from tests.incidents.stage import LEAKING_LENGTHS, a_target, an_incident, runs_version, the_internal_set
 from tests.incidents.stage import a_result as a_finished
 from tests.incidents.stage import rejection_measures as measures
@@ -250,13 +251,20 @@ def test_a_cancelled_run_says_so_first(people, pair):
         summary="version: The run was cancelled before this was done.",
         cancel_requested_by=people.operating_user,
     )
+    run.results.filter(check_id="version").update(summary=CANCELLED)
     page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
     lead = " ".join(re.sub(r"<[^>]*>", " ", page.partition('class="lead">')[2].partition("</p>")[0]).split())
     name = people.operating_user.get_username()
-    assert lead == f"Cancelled by {name} before it was done: 1 in error (version), 1 passed (pool)."
+    assert lead == f"Cancelled by {name} before it was done: 1 passed (pool), 1 not carried out (version)."
     assert f"<title>Run {run.pk}: cancelled" in page
     type(run).objects.filter(pk=run.pk).update(started_at=None)
     assert f"Cancelled by {name} before it began." in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+
+
+def test_an_error_of_a_cancelled_run_that_was_there_before_stays_one(people, pair):
+    run = scene.a_run(pair, {"version": "error"}, state="cancelled")
+    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "Cancelled before it was done: 1 in error (version)." in page
 
 
 def test_a_fail_of_a_cancelled_run_is_not_hidden(people, pair):
@@ -325,3 +333,24 @@ def test_words_of_active_checks_are_explained(people, pair):
     for anchor in ("words", "word-nonce", "word-marker", "word-surfacing", "word-dirtying", "word-void-trial",
                    "word-fingerprint", "word-headroom", "word-drift", "word-boundary-lengths"):  # fmt: skip
         assert named.count(f'id="{anchor}"') == 1
+
+
+def test_a_queued_run_says_what_it_waits_for(people, pair):
+    def said(**fields):
+        run = scene.a_run(pair, state="queued", **fields)
+        type(run).objects.filter(pk=run.pk).update(kind="active")
+        page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+        recent = people.viewer.get("/d/chat-large/").content.decode().partition("Recent runs")[2]
+        return page, recent
+
+    for page in said():
+        assert "Waiting for a worker." in page
+    ahead = scene.a_run(pair, state="running")
+    for page in said():
+        assert "Waiting for a worker." in page, "one that only reads holds up nobody"
+    type(ahead).objects.filter(pk=ahead.pk).update(kind="active")
+    for page in said():
+        assert f"After run {ahead.pk}, which sends prompts to this deployment now." in page
+    later = timezone.now() + timedelta(days=3, minutes=1)
+    for page in said(not_before=later):
+        assert f"Starts in 3 d, at {later:%Y-%m-%d %H:%M}." in page
