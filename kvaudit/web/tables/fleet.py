@@ -137,15 +137,6 @@ class Row:
         return self.status.confirmed
 
 
-@dataclass(frozen=True, slots=True)
-class Headline:
-    verdict: Verdict
-    sentence: str
-    rest: Sequence[tuple[Verdict, str]]  # what the others are, to be looked at one by one
-    at_risk: Sequence[Row]
-    total: int
-
-
 def all_rows(user: User) -> list[Row]:
     """Every active deployment that the user sees, with how it stands."""
     seen = Deployment.objects.visible_to(user).active().annotate(team_slug=F("team__slug"))
@@ -155,42 +146,6 @@ def all_rows(user: User) -> list[Row]:
     return [
         Row(each.pk, each.slug, vars(each)["team_slug"], each.model, status_of[each.pk]) for each in found
     ]
-
-
-def headline(rows: Sequence[Row]) -> Headline:
-    """Whether anybody is at risk, in one sentence with numbers. Unknown is said as unknown."""
-    total = len(rows)
-    by: dict[Verdict, list[Row]] = {verdict: [] for verdict in Verdict}
-    for row in rows:
-        by[row.status.verdict].append(row)
-    fails = sorted(by[Verdict.FAIL], key=lambda row: row.slug)
-    errors, unknowns, passes = (len(by[v]) for v in (Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS))
-    rest = [
-        (which, text)
-        for which, count, text in (
-            (Verdict.INCONCLUSIVE, unknowns, f"{unknowns:,} unknown"),
-            (Verdict.ERROR, errors, f"{errors:,} could not be audited"),
-            (Verdict.PASS, passes, f"{passes:,} passed every planned check"),
-        )
-        if count
-    ]
-    of = f"of {total:,} deployment{'' if total == 1 else 's'}"
-    if fails:
-        verdict = Verdict.FAIL
-        sentence = f"{len(fails):,} {of} {_is(len(fails))} at risk"
-    elif unknowns or errors:
-        verdict = Verdict.ERROR if errors and not unknowns else Verdict.INCONCLUSIVE
-        sentence = (
-            f"Nobody is known to be at risk, but {unknowns + errors:,} {of} {_is(unknowns + errors)} unknown"
-        )
-    else:
-        verdict = Verdict.PASS
-        sentence = f"Nothing was found against any of {total:,} deployment{'' if total == 1 else 's'}"
-    return Headline(verdict, sentence, rest, fails, total)
-
-
-def _is(count: int) -> str:
-    return "is" if count == 1 else "are"
 
 
 def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:

@@ -12,6 +12,7 @@ from kvaudit.verdict import Verdict
 from kvaudit.web.items import ITEMS
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import fleet as table
+from kvaudit.web.tables.headline import headline
 from kvaudit.web.tables.saved_views import shelf_of
 from kvaudit.web.tables.slicing import cut
 from kvaudit.web.views import lab_fleet
@@ -33,7 +34,7 @@ def fleet(request: SignedIn) -> HttpResponse:
     context = {
         "section": "fleet",
         "now": timezone.now(),
-        "headline": table.headline(rows),
+        "headline": headline(rows),
         "filters": filters,
         "rows": table.filled(shown.rows),
         "page": shown,
