@@ -25,6 +25,7 @@ from kvaudit.verdict import Verdict, roll_up
 from kvaudit.web.items import item_standings
 from kvaudit.web.tables import deployment as page
 from kvaudit.web.tables import fleet
+from kvaudit.web.tables.headline import headline
 from tests.factories import a_deployment, a_node, an_admin
 from tests.web import scene
 
@@ -172,9 +173,9 @@ def agree_now(deployment: Deployment) -> None:
     admin = an_admin()
     (row,) = fleet.all_rows(admin)
     assert row.status.verdict == status.verdict
-    headline = fleet.headline([row])
-    assert [each.slug for each in headline.at_risk] == [deployment.slug] * (status.verdict is F)
-    assert headline.verdict == status.verdict
+    first = headline([row])
+    assert [each.slug for each in first.at_risk] == [deployment.slug] * (status.verdict is F)
+    assert first.verdict == status.verdict
     assert bool(row.failing) == (status.verdict is F)
     said = page.sentence(status)
     opening = {F: "At risk: ", E: "Not known: ", I: "Not known: ", P: "Nothing was found against it"}
