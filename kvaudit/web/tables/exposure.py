@@ -119,12 +119,12 @@ def sentence(statement: Statement, logs: Sequence[RequestLog] = ()) -> str:
     gap = f" Nothing is known of {_time(untested)} ({share}) of it." if untested else ""
     if statement.worst is Standing.LEAKING:
         leaking = _time(statement.time(Standing.LEAKING))
-        unseen = _unseen(statement, Standing.LEAKING)
+        met = f"{_unseen(statement, Standing.LEAKING)} {_met(statement, logs)}"
         if danger := statement.time(Standing.DANGER):
-            unseen += (
+            met += (
                 f" For another {_time(danger)} the danger zone was open.{_unseen(statement, Standing.DANGER)}"
             )
-        return f"It was shown leaking for {leaking}. {_met(statement, logs)}{unseen}{gap}"
+        return f"It was shown leaking for {leaking}.{met}{gap}"
     if statement.worst is Standing.DANGER:
         return (
             f"Possibly: the danger zone was open for {_time(statement.time(Standing.DANGER))}; no test showed a leak, "
