@@ -188,8 +188,11 @@ def test_what_was_followed_live_offers_the_new_standing_when_it_has_ended(people
 
 
 def test_an_audit_takes_the_message_of_the_act_before_it_away(people, pair):
+    assert '<div role="status" id="notes" hidden>' in text_of(people.operator), (
+        "there is always one to replace"
+    )
     asked = people.operator.post("/d/chat-large/audit/", headers={"HX-Request": "true"}).content.decode()
-    assert '<div id="notes" hx-swap-oob="delete"></div>' in asked
+    assert '<div role="status" id="notes" hidden hx-swap-oob="true"></div>' in asked
     run = Run.objects.get()
     part = people.operator.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}).content.decode()
     assert 'id="notes"' not in part, "a message that came since stays"

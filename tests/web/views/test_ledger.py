@@ -220,5 +220,5 @@ def test_a_copy_that_breaks_off_says_so(auditor, monkeypatch):
 def test_hash_and_digest_are_told_apart(auditor):
     entry = record(actor="system:x", kind="k", subject="run:7", digest="ab" * 32)
     page = read(auditor)
-    assert f'hash <span class="digest">{entry.hash[:12]}…</span>' in page
-    assert f'digest <span class="digest">{"ab" * 6}…</span>' in page
+    assert f'hash <span class="digest">{entry.hash[:8]}…</span>' in page
+    assert f'digest <span class="digest">{"ab" * 4}…</span>' in page
