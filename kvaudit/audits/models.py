@@ -256,7 +256,9 @@ class Result(models.Model):
         # With what history filters a deployment by: its rows lie scattered over all of history.
         indexes = [
             models.Index(
-                fields=["deployment", "check_id", "-id"], include=["verdict", "run"], name="audits_result_said"
+                fields=["deployment", "check_id", "-id"],
+                include=["verdict", "run"],
+                name="audits_result_said",
             )
         ]
 

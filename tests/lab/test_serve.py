@@ -109,7 +109,11 @@ def test_answers_over_sockets_are_not_held_back():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "code", "says"),
-    [("stale_pages", 1, "prompts of 5,322 to 8,185 tokens reach"), ("healthy", 0, "PASS"), ("hidden_pool", 2, "INCONCLUSIVE")],
+    [
+        ("stale_pages", 1, "prompts of 5,322 to 8,185 tokens reach"),
+        ("healthy", 0, "PASS"),
+        ("hidden_pool", 2, "INCONCLUSIVE"),
+    ],
 )
 def test_the_gate_judges_the_lab_over_sockets(fault, code, says):
     with process("serve", "--fault", fault) as (about, _):
