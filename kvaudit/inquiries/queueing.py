@@ -6,12 +6,11 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from celery import current_app
 from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
-from kombu.exceptions import OperationalError as BrokerDown
 
+from kvaudit import broker
 from kvaudit.accounts.access import require
 from kvaudit.accounts.models import User
 from kvaudit.inquiries.models import ImportState, LogImport, LogPart
@@ -105,13 +104,4 @@ def recover() -> None:
 
 
 def _ring(pk: int) -> None:
-    """Without a broker the import stays queued; beat rings again."""
-    try:
-        current_app.send_task(
-            "kvaudit.inquiries.tasks.import_log",
-            args=(pk,),
-            queue="passive",
-            retry_policy={"max_retries": 1, "interval_start": 0.1},
-        )
-    except (BrokerDown, OSError) as fault:
-        log.warning("The import %s waits for the broker, which does not answer: %s", pk, fault)
+    broker.ring("kvaudit.inquiries.tasks.import_log", pk, queue="passive", waiting=f"The import {pk} waits")

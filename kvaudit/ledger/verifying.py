@@ -8,12 +8,11 @@ import uuid
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
-from celery import current_app
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
 from django.utils import timezone
-from kombu.exceptions import OperationalError as BrokerDown
 
+from kvaudit import broker
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.ledger.chain import digest_of
@@ -151,13 +150,4 @@ def _end(work: Verification, found: Found) -> None:
 
 
 def _ring(pk: int) -> None:
-    """Without a broker the verification waits; beat rings again."""
-    try:
-        current_app.send_task(
-            "kvaudit.ledger.tasks.verify",
-            args=(pk,),
-            queue="passive",
-            retry_policy={"max_retries": 1, "interval_start": 0.1},
-        )
-    except (BrokerDown, OSError) as fault:
-        log.warning("The verification %s waits for the broker, which does not answer: %s", pk, fault)
+    broker.ring("kvaudit.ledger.tasks.verify", pk, queue="passive", waiting=f"The verification {pk} waits")

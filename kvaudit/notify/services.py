@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import orjson
-from celery import current_app
 from django.db import transaction
 from django.db.models.functions import Now
-from kombu.exceptions import OperationalError as BrokerDown
 
+from kvaudit import broker
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team
 from kvaudit.ledger.services import record
 from kvaudit.notify.models import Channel, Delivery, Event, OutboxMessage
 from kvaudit.transport import Redactor, redact_text
-
-log = logging.getLogger(__name__)
 
 
 def enqueue(*, event: str, subject: str, payload: dict[str, Any], team: Team) -> list[OutboxMessage]:
@@ -85,13 +81,4 @@ def _clean(payload: dict[str, Any]) -> Any:
 
 
 def _ring() -> None:
-    """Tell a worker at once; without a broker beat's next round delivers."""
-    try:
-        current_app.send_task(
-            "kvaudit.notify.tasks.deliver",
-            queue="desk",
-            expires=60,
-            retry_policy={"max_retries": 1, "interval_start": 0.1},
-        )
-    except (BrokerDown, OSError) as fault:
-        log.warning("Messages wait for the broker, which does not answer: %s", fault)
+    broker.ring("kvaudit.notify.tasks.deliver", queue="desk", waiting="Messages wait", expires=60)

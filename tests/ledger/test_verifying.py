@@ -9,6 +9,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
+from kvaudit import broker
 from kvaudit.ledger import searching, services, tasks, verifying
 from kvaudit.ledger.models import Entry, Verification
 from kvaudit.ledger.verify import main
@@ -146,7 +147,7 @@ def test_the_system_asks_once_a_day_and_rings_again_for_what_waits(
     monkeypatch, django_capture_on_commit_callbacks
 ):
     rung: list[int] = []
-    monkeypatch.setattr(verifying.current_app, "send_task", lambda name, args, **_: rung.append(args[0]))
+    monkeypatch.setattr(broker.current_app, "send_task", lambda name, args, **_: rung.append(args[0]))
     with django_capture_on_commit_callbacks(execute=True):
         tasks.verify_when_due()
         tasks.verify_when_due()
@@ -166,7 +167,7 @@ def test_a_broker_that_is_away_is_said_and_the_request_stays(
     def away(*_, **__):
         raise ConnectionRefusedError("no broker")
 
-    monkeypatch.setattr(verifying.current_app, "send_task", away)
+    monkeypatch.setattr(broker.current_app, "send_task", away)
     with django_capture_on_commit_callbacks(execute=True):
         verifying.begin(actor="system:tests")
     assert Verification.objects.open().count() == 1

@@ -8,6 +8,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
+from kvaudit import broker
 from kvaudit.notify import services
 from kvaudit.notify.channels import create_channel
 from kvaudit.notify.models import Channel, OutboxMessage
@@ -80,7 +81,7 @@ def test_a_broker_that_is_away_does_not_break_the_caller(
     def away(*_: object, **__: object) -> None:
         raise ConnectionRefusedError("no broker")
 
-    monkeypatch.setattr(services.current_app, "send_task", away)
+    monkeypatch.setattr(broker.current_app, "send_task", away)
     a_channel()
     with django_capture_on_commit_callbacks(execute=True):
         services.enqueue(event="fail", subject="s", payload={}, team=factories.a_team())
@@ -92,7 +93,7 @@ def test_a_worker_is_rung_once_per_event_after_commit(
     django_capture_on_commit_callbacks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rung: list[str] = []
-    monkeypatch.setattr(services.current_app, "send_task", lambda name, **_: rung.append(name))
+    monkeypatch.setattr(broker.current_app, "send_task", lambda name, **_: rung.append(name))
     a_channel()
     a_channel(name="second")
     with django_capture_on_commit_callbacks(execute=True):
@@ -113,7 +114,7 @@ def test_only_who_manages_channels_sends_a_test() -> None:
 
 def test_every_thread_rings_through_our_celery_application() -> None:
     seen: list[str] = []
-    thread = threading.Thread(target=lambda: seen.append(services.current_app.main))
+    thread = threading.Thread(target=lambda: seen.append(broker.current_app.main))
     thread.start()
     thread.join()
     assert seen == ["kvaudit"]
