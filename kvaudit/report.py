@@ -7,12 +7,10 @@ from typing import Any
 
 from kvaudit.checks.contract import NodeSeen
 from kvaudit.readings import deployment_digest, fingerprint
-from kvaudit.verdict import REPORT_SCHEMA, Result, Verdict, roll_up
+from kvaudit.verdict import REPORT_SCHEMA, WORST_FIRST, Result, Verdict, roll_up
 
 ALIKE = 40
 """Two summaries that begin alike say the same (a node that cannot be read fails every check)."""
-
-_WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 def build(slug: str, nodes: Sequence[NodeSeen], results: Sequence[Result]) -> dict[str, Any]:
@@ -74,7 +72,7 @@ def _fingerprint(nodes: Sequence[NodeSeen]) -> str | None:
 
 def deciding(results: Sequence[Result]) -> Result | None:
     """The result that decides the roll-up; the first of the worst."""
-    ranked = sorted(results, key=lambda result: _WORST_FIRST.index(result.verdict))
+    ranked = sorted(results, key=lambda result: WORST_FIRST.index(result.verdict))
     return ranked[0] if ranked else None
 
 

@@ -42,9 +42,8 @@ EXIT_CODES: Mapping[Verdict, int] = {
     Verdict.ERROR: 3,
 }
 
-# Worst first: the order in which one verdict decides a roll-up.
-_SEVERITY = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE)
-
+WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
+"""The order in which one verdict decides a roll-up."""
 
 SEVERITIES = ("critical", "high", "medium", "low")
 """How grave a *fail* is, gravest first; "" where the check does not grade it."""
@@ -57,10 +56,8 @@ def roll_up(verdicts: Iterable[object], *, missing: bool = False) -> Verdict:
     No verdicts at all is inconclusive: nothing was learnt.
     """
     seen = {Verdict.parse(verdict) for verdict in verdicts}
-    for verdict in _SEVERITY:
-        if verdict in seen:
-            return verdict
-    return Verdict.PASS if seen and not missing else Verdict.INCONCLUSIVE
+    worst = next((verdict for verdict in WORST_FIRST if verdict in seen), Verdict.INCONCLUSIVE)
+    return Verdict.INCONCLUSIVE if worst is Verdict.PASS and missing else worst
 
 
 def worse(first: Verdict, second: Verdict) -> Verdict:

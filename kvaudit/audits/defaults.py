@@ -39,7 +39,7 @@ def missing_for(deployment: Deployment) -> list[Missing]:
         if check not in known_checks.MODULES:
             missing.append(Missing(check, "This version of kvaudit does not have the check yet."))
             continue
-        wanted = {"none": 0, "one tenant": 1, "two tenants": 2}[known_checks.get(check).needs]
+        wanted = known_checks.keys_needed(check)
         if keys < wanted:
             missing.append(Missing(check, f"It needs the keys of {wanted} tenants; {keys} are stored."))
         elif check in NIGHTLY and not consent:

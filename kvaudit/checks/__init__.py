@@ -15,7 +15,12 @@ OPT_IN = ("concurrency", "session")
 """Asked only where a plan or a person names them: the first puts a target under load, the second talks
 to an API that a fleet file has to describe."""
 
+LEAK = ("canary", "rejection", "coherence", "concurrency", "prefix", "session")
+"""Checks that read answers: their *critical* fail shows one that did not come from its own prompt."""
+
 MODULES = (*PASSIVE, *ACTIVE)
+
+_KEYS = {"none": 0, "one tenant": 1, "two tenants": 2}
 
 _registered: dict[str, Any] = {}
 
@@ -32,3 +37,8 @@ def get(check_id: str) -> Any:
         raise ValueError(f"there is no check called {check_id!r}; the checks are {', '.join(MODULES)}")
     import_module(f"kvaudit.checks.{check_id}")
     return _registered[check_id]
+
+
+def keys_needed(check_id: str) -> int:
+    """Tenants whose keys a check asks with; ValueError as `get`."""
+    return _KEYS[get(check_id).needs]

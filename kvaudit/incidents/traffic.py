@@ -19,7 +19,7 @@ from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.checks.contract import History
 from kvaudit.fleet.models import Deployment
 from kvaudit.incidents.models import Quarantine
-from kvaudit.verdict import Verdict, roll_up
+from kvaudit.verdict import WORST_FIRST, Verdict, roll_up
 
 NOT_ASKED = ("pool", "version", "exposure")
 """Pool and version the gate reads itself, now: an older verdict of these adds nothing. Exposure is not
@@ -59,9 +59,9 @@ class Answer:
 Source = Callable[[Past], Iterable[Reason]]
 
 
-def answer(deployment: Deployment) -> Answer:
-    """Ask every source about this deployment."""
-    past = Past(deployment, status_of(deployment), history_for(deployment))
+def answer(deployment: Deployment, status: DeploymentStatus | None = None) -> Answer:
+    """Ask every source about this deployment; ``status`` is how it stands, where the caller knows already."""
+    past = Past(deployment, status or status_of(deployment), history_for(deployment))
     reasons = sorted((reason for source in SOURCES for reason in source(past)), key=_rank)
     verdict = roll_up([reason.verdict for reason in reasons])
     return Answer(
@@ -136,8 +136,6 @@ def quarantine(past: Past) -> Iterable[Reason]:
 
 
 SOURCES: tuple[Source, ...] = (quarantine, drift, findings, unrefuted, edge_limit)
-
-WORST_FIRST = (Verdict.FAIL, Verdict.ERROR, Verdict.INCONCLUSIVE, Verdict.PASS)
 
 
 def _rank(reason: Reason) -> tuple[int, str]:

@@ -12,8 +12,6 @@ from kvaudit.audits.defaults import NIGHTLY, Missing, missing_for
 from kvaudit.audits.models import Kind, Run, Trigger
 from kvaudit.fleet.models import Consent, Deployment, Tenant
 
-_KEYS = {"none": 0, "one tenant": 1, "two tenants": 2}
-
 
 def able_active(deployment: Deployment, missing: Sequence[Missing] | None = None) -> list[str]:
     """Active checks that nothing keeps from running here: keys and consent are there, and they need not
@@ -28,7 +26,7 @@ def able_active(deployment: Deployment, missing: Sequence[Missing] | None = None
     return [
         check
         for check in checks.ACTIVE
-        if check not in checks.OPT_IN and check not in kept_back and _KEYS[checks.get(check).needs] <= keys
+        if check not in checks.OPT_IN and check not in kept_back and checks.keys_needed(check) <= keys
     ]
 
 

@@ -12,19 +12,19 @@ from datetime import UTC, datetime
 
 from django.db.models import F, Min, OuterRef, Q, Subquery
 
+from kvaudit import checks
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import CheckState, Plan
 from kvaudit.audits.status import DeploymentStatus, statuses
 from kvaudit.fleet.models import Deployment, NodeSnapshot
 from kvaudit.incidents.models import Incident, State
-from kvaudit.verdict import Verdict
+from kvaudit.verdict import WORST_FIRST, Verdict
 from kvaudit.web import foreign
 from kvaudit.web.items import ItemStanding, item_standings
 from kvaudit.web.poolbar import PoolBar, from_measures
 
 PAGE_SIZE = 50
 SORTS = {"risk": "Risk", "name": "Deployment", "team": "Team", "audited": "Last audit"}
-_RISK = {Verdict.FAIL: 0, Verdict.ERROR: 1, Verdict.INCONCLUSIVE: 2, Verdict.PASS: 3}
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -58,10 +58,6 @@ class Filters:
     @property
     def active(self) -> bool:
         return bool(self.q or self.team or self.engine or self.verdict or self.item)
-
-
-SHOWING = ("rejection", "coherence", "canary", "prefix", "concurrency", "session")
-"""Checks whose *fail* means that an answer was read which did not come from its own prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +106,8 @@ class Row:
     def told(self) -> str:
         """What fails, for the headline: what was *shown* apart from what could happen."""
         failing = self.failing
-        shown = [name for name in failing if name in SHOWING]
-        rest = [name for name in failing if name not in SHOWING]
+        shown = [name for name in failing if name in checks.LEAK]
+        rest = [name for name in failing if name not in checks.LEAK]
         if not shown:
             return ", ".join(rest)
         return f"shown by {', '.join(shown)}" + (f"; also {', '.join(rest)}" if rest else "")
@@ -180,7 +176,7 @@ def position(row: Row, sort: str) -> str:
     elif sort == "audited":
         lead = f"{(row.confirmed or _LONG_AGO).timestamp():017.6f}"
     else:
-        lead = str(_RISK[row.status.verdict])
+        lead = str(WORST_FIRST.index(row.status.verdict))
     return f"{lead}~{row.slug}"
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
+from kvaudit.audits.status import DeploymentStatus, status_of
 from kvaudit.fleet.models import Deployment
 from kvaudit.incidents import traffic
-from kvaudit.verdict import Verdict, roll_up
+from kvaudit.verdict import WORST_FIRST, Verdict, roll_up
 from kvaudit.web.tables.reproduce import Again, gate_line
 
 READ_BY_THE_GATE = ("pool", "version")
@@ -47,14 +47,14 @@ def gate_page(deployment: Deployment, server: str) -> GatePage:
     """History's answer and the last readings of what the gate itself reads; ``server`` is this address."""
     status = status_of(deployment)
     reasons = [_reading(status, check) for check in READ_BY_THE_GATE]
-    reasons += [_past(each, status) for each in traffic.answer(deployment).reasons]
-    reasons.sort(key=lambda each: (traffic.WORST_FIRST.index(each.verdict), each.what))
+    reasons += [_past(each, status) for each in traffic.answer(deployment, status).reasons]
+    reasons.sort(key=lambda each: (WORST_FIRST.index(each.verdict), each.what))
     verdict = roll_up([each.verdict for each in reasons])
     return GatePage(verdict, _SENTENCES[verdict], reasons, gate_line(deployment, server))
 
 
 def _reading(status: DeploymentStatus, check: str) -> Reason:
-    now = status.checks.get(check) or CheckNow(check, Verdict.INCONCLUSIVE)
+    now = status.checks[check]
     summary = f"expired ({now.expired_by}): {now.summary}" if now.expired else now.summary
     return Reason(check, now.verdict, summary, now.last_confirmed, now.run_id)
 

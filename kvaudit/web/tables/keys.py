@@ -66,11 +66,7 @@ def listed(reader: User, filters: Filters) -> Cut:
 
 def most_needed() -> int:
     """Tenants with a key that let every check ask."""
-    return max((needed(name) for name in checks.ACTIVE), default=0)
-
-
-def needed(check: str) -> int:
-    return {"none": 0, "one tenant": 1, "two tenants": 2}[checks.get(check).needs]
+    return max((checks.keys_needed(name) for name in checks.ACTIVE), default=0)
 
 
 def _row(deployment: Deployment, reader: User) -> KeyRow:
@@ -83,6 +79,6 @@ def _row(deployment: Deployment, reader: User) -> KeyRow:
         keyed=keyed,
         nodes=len(nodes),
         keyed_nodes=sum(node.has_headers for node in nodes),
-        silent=[name for name in checks.ACTIVE if needed(name) > keyed],
+        silent=[name for name in checks.ACTIVE if checks.keys_needed(name) > keyed],
         may_set=can(reader, "edit_fleet", deployment.team_id),
     )
