@@ -20,7 +20,7 @@ COLUMNS = (
 def export_rows(matrix: Matrix, rows: Sequence[Row]) -> Iterator[Sequence[object]]:
     """A line per cell, header first; the same cells as on the page."""
     yield COLUMNS
-    words = words_of(rows)
+    words = words_of(claims_of(rows))
     for row in rows:
         each = row.deployment
         for key, cell in row.cells.items():
@@ -58,13 +58,31 @@ def claim_of(cell: Cell) -> tuple[str, Claim] | None:
     return None
 
 
-def words_of(rows: Sequence[Row]) -> Mapping[tuple[str, int], str]:
-    """(what, key) -> the reason of each waiver and the statement of each attestation by which cells stand.
-    Two queries."""
-    claims = [found for row in rows for cell in row.cells.values() if (found := claim_of(cell))]
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A cell that stands by a claim."""
+
+    row: Row
+    key: str
+    what: str
+    claim: Claim
+
+
+def claims_of(rows: Sequence[Row]) -> list[Held]:
+    """Every cell of these rows that stands by somebody's word; no other cell is made for it."""
+    return [
+        Held(row, key, *claim)
+        for row in rows
+        for key, status in row.statuses.items()
+        if status in (Status.WAIVED, Status.ATTESTED) and (claim := claim_of(row.cells[key]))
+    ]
+
+
+def words_of(held: Sequence[Held]) -> Mapping[tuple[str, int], str]:
+    """(what, key) -> the reason of each waiver and the statement of each attestation. Two queries."""
     words: dict[tuple[str, int], str] = {}
     for what, model, column in (("waiver", Waiver, "reason"), ("attestation", Attestation, "statement")):
-        keys = {claim.pk for kind, claim in claims if kind == what}
+        keys = {each.claim.pk for each in held if each.what == what}
         texts = model._default_manager.filter(pk__in=keys).values_list("pk", column)
         words |= {(what, pk): text for pk, text in texts}
     return words
@@ -86,19 +104,15 @@ class Stood:
 
 def stood_by_word(rows: Sequence[Row]) -> list[Stood]:
     """Every cell of these rows that does not stand by checks alone."""
-    words = words_of(rows)
-    found = []
-    for row in rows:
-        for key, cell in row.cells.items():
-            if (held := claim_of(cell)) is not None:
-                what, claim = held
-                found.append(
-                    Stood(
-                        what, claim.pk, row.deployment.slug, key, claim.author, claim.approver,
-                        words[what, claim.pk], cell.until,
-                    )
-                )  # fmt: skip
-    return found
+    held = claims_of(rows)
+    words = words_of(held)
+    return [
+        Stood(
+            each.what, each.claim.pk, each.row.deployment.slug, each.key, each.claim.author, each.claim.approver,
+            words[each.what, each.claim.pk], each.row.cells[each.key].until,
+        )
+        for each in held
+    ]  # fmt: skip
 
 
 def utc(moment: datetime | None) -> str:

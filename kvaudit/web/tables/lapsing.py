@@ -67,7 +67,7 @@ def _planned(deployments: Collection[Deployment]) -> Mapping[int, Mapping[str, d
         (deployment.pk, plan.checks, plan.next_due)
         for plan in plans.exclude(team=None, engine="")
         for deployment in deployments
-        if plan.team_id in (None, deployment.team_id) and plan.engine in ("", deployment.engine)
+        if plan.matches(deployment)
     ]
     for pk, checks, moment in [*named, *chosen]:
         assert moment is not None  # filtered above

@@ -64,16 +64,16 @@ def _inventory(user: User) -> Line:
 
 
 def _keys(user: User) -> Line:
+    if not can_somewhere(user, "edit_fleet"):
+        return Line(
+            "Tenants' keys", _KEYS, "Set by operators of the deployment's team.", reverse("settings-keys")
+        )
     current = Q(deployment__in=Deployment.objects.where_can(user, "edit_fleet").active())
     found = (
         Tenant.objects.current()
         .filter(current)
         .aggregate(all=Count("pk"), without=Count("pk", filter=Q(credential_sealed="")))
     )
-    if not can_somewhere(user, "edit_fleet"):
-        return Line(
-            "Tenants' keys", _KEYS, "Set by operators of the deployment's team.", reverse("settings-keys")
-        )
     without = f"; {found['without']:,} without a key, so nothing is asked in their name"
     state = f"{_n(found['all'], 'tenant')}{without if found['without'] else ''}"
     return Line("Tenants' keys", _KEYS, state, reverse("settings-keys"), attention=bool(found["without"]))
@@ -142,12 +142,12 @@ def _items(user: User) -> Line:
 
 def _channels(user: User, now: datetime) -> Line:
     about = "Where messages about fails, errors, overdue audits and expiring waivers go: webhooks and e-mail."
+    if not can_somewhere(user, "manage_channels"):
+        return Line("Channels", about, "Managed by administrators.")
     mine = Channel.objects.visible_to(user).order_by()
     found = mine.aggregate(all=Count("pk"), off=Count("pk", filter=Q(enabled=False)))
     tried = OutboxMessage.objects.filter(channel__in=mine).exclude(state=Delivery.PENDING, last_problem="")
     last = tried.order_by("-created_at").values("state", "sent_at", "created_at").first()
-    if not can_somewhere(user, "manage_channels"):
-        return Line("Channels", about, "Managed by administrators.")
     if not found["all"]:
         return Line(
             "Channels", about, "none, so nobody is told", reverse("settings-channels"), attention=True
@@ -165,9 +165,9 @@ def _channels(user: User, now: datetime) -> Line:
 
 def _users(user: User) -> Line:
     about = "Who may log in, and what they may do in which team."
-    count = managed_users(user).filter(is_active=True).count()
     if not can_somewhere(user, "manage_accounts"):
         return Line("Users and roles", about, "Managed by administrators.")
+    count = managed_users(user).filter(is_active=True).count()
     return Line("Users and roles", about, _n(count, "active user"), reverse("settings-users"))
 
 
