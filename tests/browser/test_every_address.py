@@ -12,11 +12,10 @@ from django.test import Client
 from django.urls import reverse
 
 from kvaudit.accounts.models import User
-from kvaudit.inquiries.models import Export, SavedView
 from kvaudit.web.urls import urlpatterns
 from tests.browser.test_pages import AXE, AXE_RUN
 from tests.web.conftest import pair, people  # noqa: F401 - fixtures
-from tests.web.views.test_strangers import rows_of
+from tests.web.views.test_strangers import rows_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,15 +26,7 @@ NARROW, WIDE = 360, 1280
 def addresses(visit: Any, people: Any, pair: Any) -> dict[str, str]:  # noqa: F811
     """Name -> address of each that answers GET with HTML of its own."""
     admin = User.objects.get(username="admin")  # whom `visit` logs in
-    view = SavedView.objects.create(user=admin, page="fleet", name="one", query="verdict=fail")
-    given = rows_of(people, pair) | {
-        "library-incident": {"name": "cloudbleed-2017"},
-        "library-export": {"name": "cloudbleed-2017", "kind": "md"},
-        "saved-view": {"key": view.key},
-        "saved-view-remove": {"key": view.key},
-    }
-    export = Export.objects.create(user=admin, kind="csv")
-    given |= {name: {"pk": export.pk} for name in given if name.startswith("history-export")}
+    given = rows_for(admin, people, pair)
     client = Client()
     client.force_login(admin)
     found = {}

@@ -17,13 +17,13 @@ from kvaudit.accounts.tokens import create_token
 from kvaudit.audits.models import Overdue
 from kvaudit.checklists.models import OwnItem
 from kvaudit.fleet.models import Pause
-from kvaudit.inquiries.models import Export, LogImport, RequestHit, RequestLog, SavedView, TenantCount
+from kvaudit.inquiries.models import LogImport, RequestHit, RequestLog, SavedView, TenantCount
 from kvaudit.web.urls import urlpatterns
 from tests.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.factories import a_team, a_user
 from tests.incidents.stage import a_leak, an_incident
 from tests.web import scene
-from tests.web.views.test_strangers import a_test_message, rows_of
+from tests.web.views.test_strangers import a_test_message, rows_for
 
 API = ("deployments", "deployments/chat-large", "compliance", "deployments/chat-large/compliance")
 STATES = ("pass", "fail", "inconclusive", "error")
@@ -74,16 +74,7 @@ def test_the_number_of_queries_does_not_grow(people: Any, pair: Any) -> None:
     client = Client()
     client.force_login(user)
     _, secret = create_token(owner=user, name="all", scopes=["read"], actor=user)
-    given = rows_of(people, pair)
-    view = SavedView.objects.create(user=user, page="fleet", name="one", query="verdict=fail")
-    given |= {
-        "library-incident": {"name": "cloudbleed-2017"},
-        "library-export": {"name": "cloudbleed-2017", "kind": "md"},
-        "saved-view": {"key": view.key},
-        "saved-view-remove": {"key": view.key},
-    }
-    export = Export.objects.create(user=user, kind="csv")
-    given |= {name: {"pk": export.pk} for name in given if name.startswith("history-export")}
+    given = rows_for(user, people, pair)
     addresses = [reverse(each.name, kwargs=given.get(each.name, {})) for each in urlpatterns]
     addresses += [f"/api/v1/{path}" for path in API]
     addresses += [

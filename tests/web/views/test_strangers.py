@@ -12,9 +12,9 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from kvaudit.accounts.models import ApiToken, Team
+from kvaudit.accounts.models import ApiToken, Team, User
 from kvaudit.checklists.models import Attestation, OwnItem
-from kvaudit.inquiries.models import Export, LogImport, RequestLog
+from kvaudit.inquiries.models import Export, LogImport, RequestLog, SavedView
 from kvaudit.notify.channels import create_channel
 from kvaudit.notify.services import send_test
 from kvaudit.web.urls import urlpatterns
@@ -74,6 +74,19 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
         given = {"slug": pair.slug, "name": "timeline", "key": "D", **given}
         found[pattern.name] = {name: given[name] for name in wanted}
     return found
+
+
+def rows_for(user: User, people: Any, pair: Any) -> dict[str, dict[str, Any]]:
+    """`rows_of`, and with what every other address is called that names something; exports are the user's."""
+    view = SavedView.objects.create(user=user, page="fleet", name="one", query="verdict=fail")
+    found = rows_of(people, pair) | {
+        "library-incident": {"name": "cloudbleed-2017"},
+        "library-export": {"name": "cloudbleed-2017", "kind": "md"},
+        "saved-view": {"key": view.key},
+        "saved-view-remove": {"key": view.key},
+    }
+    export = Export.objects.create(user=user, kind="csv")
+    return found | {name: {"pk": export.pk} for name in found if name.startswith("history-export")}
 
 
 def a_test_message(team: Team) -> dict[str, Any]:
