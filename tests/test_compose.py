@@ -295,8 +295,7 @@ def test_the_documented_variables_are_those_that_are_read() -> None:
     assert "SECRET_KEY" in documented
     settings = (ROOT / "kvaudit" / "settings.py").read_text()
     read = set(re.findall(r'_env\.\w+\(\s*"([A-Z_]+)"', settings))
-    # For tests, and between `kvaudit up` and its own web process.
-    assert read <= documented | {"EMAIL_BACKEND", "LAB_WISH_FILE"}
+    assert read <= documented | {"EMAIL_BACKEND"}
     assert (
         not {each for each in documented if each not in settings}
         - known_variables()

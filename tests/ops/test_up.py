@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import secrets
@@ -136,14 +135,11 @@ def test_kill_minus_nine_leaves_nothing_and_the_next_start_recovers(start: Start
         connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
     os.killpg(first.process.pid, signal.SIGKILL)
     first.process.wait()
-    # They end with their parent; on a machine full of other tests one was seen to take longer than a minute.
-    with contextlib.suppress(AssertionError):
-        until(lambda: nothing_left(groups), 30, "all children ended with their parent")
+    until(lambda: nothing_left(groups), 15, "all children ended with their parent")
 
     began = time.monotonic()
     second = start(state, port, under_make=True, KVAUDIT_ADMIN_PASSWORD="correct horse battery staple")
     assert second.ready() == "correct horse battery staple"
-    assert nothing_left(groups), "what still ran was ended by the next start"
     assert time.monotonic() - began < 40
     with connect(second, "kvaudit_owner") as connection:
         assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
