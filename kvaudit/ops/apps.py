@@ -1,6 +1,12 @@
 """Operations: starting, initialising and probing the product."""
 
+import signal
+from typing import Any
+
+from celery.signals import worker_process_init
 from django.apps import AppConfig
+
+from kvaudit.ops.process import follow_parent
 
 
 class OpsConfig(AppConfig):
@@ -16,3 +22,10 @@ class OpsConfig(AppConfig):
         from kvaudit.celery import app
 
         app.set_default()
+        worker_process_init.connect(_end_with_the_worker, dispatch_uid="end with the worker", weak=False)
+
+
+def _end_with_the_worker(**_: Any) -> None:
+    """A process of a worker's pool must not go on with its audit when the worker was killed: the lease lapses and
+    another worker carries the run out."""
+    follow_parent(signal.SIGKILL)

@@ -76,8 +76,9 @@ def worker(launch: Launch, queue: str) -> Child:
     command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-Q", f"{queue},desk"]
     command += ["-l", "INFO", "-n", f"{queue}@%h", "-c", str(launch.concurrency)]
     command += ["--without-gossip", "--without-mingle"]
-    # Orphaned, it must not wait for its tasks (SIGTERM would): the lease lapses and the run is retried.
-    return launch.child(f"worker-{queue}", command, tier=PRODUCT, grace=8.0, when_orphaned=signal.SIGQUIT)
+    # Orphaned, it must not wait for its tasks (SIGTERM would), nor for Celery, whose cold shutdown (SIGQUIT) was
+    # seen to wait for ever on a lock: the lease lapses and the run is retried. The pool ends with it (`apps`).
+    return launch.child(f"worker-{queue}", command, tier=PRODUCT, grace=8.0, when_orphaned=signal.SIGKILL)
 
 
 def beat(launch: Launch) -> Child:

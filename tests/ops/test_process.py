@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +88,37 @@ sys.stdin.read()
     process.stdin.close()
     process.stdout.close()
     until(lambda: not members(group), 10, "the child ended with its parent")
+
+
+@linux
+def test_a_process_of_a_pool_dies_with_its_worker() -> None:
+    """Otherwise it would go on sending prompts, beside the worker that has taken the run over."""
+    worker = """
+import os, signal, time
+os.environ["DJANGO_SETTINGS_MODULE"] = "tests.lint_settings"
+import django
+django.setup()
+from celery.signals import worker_process_init
+pid = os.fork()
+if not pid:
+    worker_process_init.send(sender=None)
+    print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+    process = subprocess.Popen(
+        [PYTHON, "-c", worker], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout
+    assert int(process.stdout.readline()) in members(process.pid)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    try:
+        until(lambda: members(process.pid) == [], 5, "ended with it")
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_words_about_the_end(tmp_path: Path) -> None:
