@@ -12,6 +12,7 @@ from typing import Any
 
 from kvaudit.checks import register
 from kvaudit.checks.contract import Audit, History
+from kvaudit.checks.pool_numbers import required_tokens
 from kvaudit.checks.scope import evidence, listed, read_nodes, sentence, unread
 from kvaudit.readings import EngineFacts, FieldChange, diff, fingerprint
 from kvaudit.verdict import Result, Verdict
@@ -133,9 +134,9 @@ def changed_now(audit: Audit) -> dict[str, tuple[FieldChange, ...]]:
 def limits(facts: EngineFacts, audit: Audit) -> tuple[int, ...]:
     """Lengths in tokens that a pool must not cross unnoticed: context, headroom x context, edge."""
     contexts = [each for each in (facts.context.value, audit.rules.context) if each is not None]
-    found = [*contexts, *(int(audit.rules.headroom * each) for each in contexts)]
+    found = [*contexts, *(required_tokens(audit.rules.headroom, each) for each in contexts)]
     if audit.rules.edge_limit is not None:
-        found += [audit.rules.edge_limit, int(audit.rules.headroom * audit.rules.edge_limit)]
+        found += [audit.rules.edge_limit, required_tokens(audit.rules.headroom, audit.rules.edge_limit)]
     return tuple(sorted(set(found)))
 
 

@@ -18,11 +18,11 @@ not been seen to move, so:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kvaudit.checks.pool_numbers import required_tokens
 from kvaudit.readings import FieldChange, Fingerprint, diff
 
 _COMPONENT = "components."
@@ -66,7 +66,7 @@ def compare(
 
 def crossing_limits(*, context: int | None, headroom: float, edge_limit: int | None) -> tuple[int, ...]:
     """Context, headroom x context and edge limit in tokens, as far as they are known."""
-    limits = [context, math.ceil(headroom * context) if context else None, edge_limit]
+    limits = [context, required_tokens(headroom, context) if context else None, edge_limit]
     return tuple(limit for limit in limits if limit)
 
 

@@ -80,6 +80,11 @@ def test_what_counts_as_a_change(after, verdict, said):
         (Rules(), 1_311_000, PASS),
         (Rules(edge_limit=1_312_000), 1_311_000, FAIL),  # 0.2 %, but across the edge limit
         (Rules(context=1_050_000), 1_312_000, FAIL),  # across 1.25 x the declared context
+        (
+            Rules(context=1_050_001),
+            1_312_501,
+            FAIL,
+        ),  # 1,312,502 are required: a part of a token short is short
     ],
 )
 def test_crossing_a_limit_is_a_change(rules, pool, verdict):

@@ -114,6 +114,10 @@ def test_limits(context: int | None, edge_limit: int | None, limits: tuple[int, 
     assert crossing_limits(context=context, headroom=1.25, edge_limit=edge_limit) == limits
 
 
+def test_limits_are_rounded_as_the_pool_check_rounds_them() -> None:
+    assert crossing_limits(context=200_000, headroom=1.1, edge_limit=None) == (200_000, 220_000)
+
+
 def test_words() -> None:
     found = compare(print_of(10, **{"settings.page": 16}), print_of(20, **{"settings.page": 32}))
     assert in_words(found.changes) == "page 16 -> 32, pool 10 -> 20"

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from kvaudit.checks.pool_numbers import required_tokens
 from kvaudit.fleet.models import Deployment
 from kvaudit.web import moments
 from kvaudit.web.figures import events
@@ -114,7 +115,7 @@ def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trac
 
 
 def must_hold(step: Step, headroom: float) -> int | None:
-    return None if step.context is None else round(step.context * headroom)
+    return None if step.context is None else required_tokens(headroom, step.context)
 
 
 def build(
