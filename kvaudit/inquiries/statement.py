@@ -11,18 +11,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
+from kvaudit.checks import LEAK
 from kvaudit.checks.pool_numbers import zone_in_words
 from kvaudit.inquiries.spans import Held, Span, Standing, Statement
 from kvaudit.verdict import Verdict
-
-LEAK_CHECKS = ("canary", "rejection", "coherence", "concurrency", "prefix")
-"""Checks whose critical fail is foreign text, or an answer that did not come from its prompt."""
 
 BOUNDING = ("canary", "rejection")
 """Both must hold, passed, of one configuration, for an instant to be bounded: text that came back, and what
 happens at the limit."""
 
-CHECKS = (*LEAK_CHECKS, "pool")
+CHECKS = (*LEAK, "pool")
 BY_CAPACITY = "capacity change"
 DIGITS = 8  # of a fingerprint, where people read it
 
@@ -43,7 +41,7 @@ def state(
         if each.expired_by == BY_CAPACITY:
             moved.add(each.end)
     ends = sorted(moved)
-    leaks = [span for check in LEAK_CHECKS for span in _lasting(by[check], beyond, ends, _leaks, _leak)]
+    leaks = [span for check in LEAK for span in _lasting(by[check], beyond, ends, _leaks, _leak)]
     dangers = _lasting(by["pool"], beyond, ends, _endangers, _danger)
     passes = {check: _passes(by[check], leaks) for check in BOUNDING}
     edges = {since, until}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvaudit.checks import LEAK
 from kvaudit.inquiries.spans import Held, Standing
 from kvaudit.inquiries.statement import BY_CAPACITY, CHECKS, state
 from kvaudit.verdict import Verdict
@@ -171,6 +172,20 @@ MENDED = held("pool", "pass", 9)
 )  # fmt: skip
 def test_states_and_what_they_come_to(states, wanted):
     assert told(*states) == wanted
+
+
+@pytest.mark.parametrize("check", LEAK)
+def test_every_check_that_reads_answers_may_show_a_leak(check):
+    assert told(held(check, "fail", 5, 8), held(check, "pass", 8, 12)) == (
+        "untested 0-5, shown leaking 5-8, untested 8-20"
+    )
+
+
+def test_a_leak_of_another_pool_goes_before_a_bound():
+    found = told(*BOTH, held("session", "fail", 5, 8), held("session", "pass", 8, 12))
+    assert found == (
+        "untested 0-2, bounded by a valid pass 2-5, shown leaking 5-8, bounded by a valid pass 8-12, untested 12-20"
+    )
 
 
 def test_the_window_cuts():
