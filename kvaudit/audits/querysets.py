@@ -110,15 +110,17 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
         never a result by then: it counts as missing.
         """
         when = timezone.now() if moment is None else moment
-        held = self.filter(closed_at=None)
-        if moment is not None:
-            held = self.filter(Q(closed_at=None) | Q(closed_at__gt=when), since__lte=when)
+        held = self.filter(closed_at=None) if moment is None else self.between(moment, moment)
         expired: Any = Q(expires_at__lte=when)
         return held.annotate(
             expired=models.Case(
                 models.When(expired, then=True), default=False, output_field=models.BooleanField()
             )
         )
+
+    def between(self, since: datetime, until: datetime) -> Self:
+        """What held at some moment of a span, both ends included."""
+        return self.filter(Q(closed_at=None) | Q(closed_at__gt=since), since__lte=until)
 
     def current(self) -> Self:
         """What holds now: one row per deployment, node and check, by the partial index alone."""
@@ -181,4 +183,8 @@ class OverdueQuerySet(OfDeployment["Overdue"]):
 
     def at(self, moment: datetime) -> Self:
         """Those that held at a moment."""
-        return self.filter(Q(until=None) | Q(until__gt=moment), since__lte=moment)
+        return self.between(moment, moment)
+
+    def between(self, since: datetime, until: datetime) -> Self:
+        """Those that held at some moment of a span, both ends included."""
+        return self.filter(Q(until=None) | Q(until__gt=since), since__lte=until)

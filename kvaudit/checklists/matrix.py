@@ -33,11 +33,11 @@ def combine(statuses: Iterable[Status]) -> Status:
 
 @dataclass(slots=True)
 class Cells(Mapping[str, Cell]):
-    """The cells of one deployment, and all that they are computed from (see `stand`). ``moment`` and
-    ``created_at`` are microseconds; claims are by the key of their item."""
+    """The cells of one deployment, and all that they are computed from (see `stand`). ``states`` are rows of
+    `Says` by check; ``moment`` and ``created_at`` are microseconds; claims are by the key of their item."""
 
     items_by_key: Items
-    said: Mapping[str, Sequence[Says]]
+    states: Mapping[str, Sequence[tuple[Any, ...]]]
     moment: int
     created_at: int
     attested: Mapping[str, Claim]
@@ -45,13 +45,18 @@ class Cells(Mapping[str, Cell]):
     mode: str
     unrefuted: Mapping[str, bool]
     _made: dict[str, Cell] = field(default_factory=dict)
+    _said: dict[str, list[Says]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Cell:
         found = self._made.get(key)
         if found is None:
+            item = self.items_by_key[key]
+            for check in item.checks:
+                if check in self.states and check not in self._said:
+                    self._said[check] = list(map(Says._make, self.states[check]))
             found = self._made[key] = stand(
-                self.items_by_key[key],
-                self.said,
+                item,
+                self._said,
                 self.moment,
                 created_at=self.created_at,
                 attestation=self.attested.get(key),

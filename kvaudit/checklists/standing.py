@@ -51,12 +51,13 @@ class Says(NamedTuple):
     """One interval of a check, as it stood: columns of `CheckState`. Times are UTC microseconds since
     1970, since a fleet has thousands of them and a page shows few (`when` makes one a datetime)."""
 
+    since: int
+    closed_at: int | None
     deployment_id: int
     check: str
     verdict: str
     warn: bool
     severity: str
-    since: int
     expires_at: int
     expired_by: str
     run_id: int
@@ -72,11 +73,12 @@ class Claim(NamedTuple):
     """An attestation or a waiver in force at the moment that is asked about, of a deployment or a team. Times are
     microseconds, ``author`` and ``approver`` (of a waiver) names of users."""
 
+    valid_from: int
+    valid_to: int | None
     pk: int
     item: str
     deployment_id: int | None
     team_id: int | None
-    valid_from: int
     expires_at: int
     author: str
     approver: str = ""
@@ -155,15 +157,13 @@ class Cell:
         return "; ".join(parts)
 
 
-_RANK = {Verdict.PASS.value: 0, Verdict.INCONCLUSIVE.value: 1, Verdict.ERROR.value: 2, Verdict.FAIL.value: 3}
+RANK = {Verdict.PASS.value: 0, Verdict.INCONCLUSIVE.value: 1, Verdict.ERROR.value: 2, Verdict.FAIL.value: 3}
 _VERDICTS = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.FAIL)
 _STATUSES = (Status.PASS, Status.INCONCLUSIVE, Status.ERROR, Status.FAIL)
 
 
-def rank_of(says: Says, moment: int) -> int:
-    """How bad a state is: 0 pass, 1 not known (expired), 2 error, 3 fail."""
-    # What nobody can read as a verdict is an error, as everywhere.
-    return 1 if says.expires_at <= moment else _RANK.get(says.verdict, 2)
+"""How bad a state is. What nobody can read as a verdict is an error (2), as everywhere, and what has expired is
+not known (1)."""
 
 
 def by_ranks(item: Item, ranks: Mapping[str, int], mode: str) -> Status:
@@ -227,10 +227,9 @@ def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, crea
             missing.append(check)
             continue
         for each in states:
-            _, _, verdict, warned, _, begun, expires, *_ = each
             says.append(each)
-            # What nobody can read as a verdict is an error, as everywhere.
-            rank = _RANK.get(verdict, 2)
+            begun, expires = each.since, each.expires_at
+            rank = RANK.get(each.verdict, 2)
             if rank == 3 and each.leaks:
                 leak = True
             if expires <= moment:
@@ -238,7 +237,7 @@ def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, crea
                 rank, begun = 1, expires
             elif ends is None or expires < ends:
                 ends = expires
-            if warned:
+            if each.warn:
                 warn = True
             if rank > worst:
                 worst, began[rank] = rank, begun

@@ -19,7 +19,11 @@ class IntervalQuerySet(models.QuerySet[Row]):
 
     def at(self, moment: datetime) -> Self:
         """Intervals that held at a moment: from inclusive, to exclusive."""
-        return self.filter(Q(valid_to=None) | Q(valid_to__gt=moment), valid_from__lte=moment)
+        return self.between(moment, moment)
+
+    def between(self, since: datetime, until: datetime) -> Self:
+        """Intervals that held at some moment of a span, both ends included."""
+        return self.filter(Q(valid_to=None) | Q(valid_to__gt=since), valid_from__lte=until)
 
 
 class Interval(models.Model):

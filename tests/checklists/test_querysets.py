@@ -262,6 +262,8 @@ def test_who_existed_is_asked_of_the_moment_too() -> None:
     assert list(seen.existing().values_list("pk", flat=True).order_by("pk")) == [ids[0], ids[2]]
     past = seen.existing(now - timedelta(days=5))
     assert list(past.values_list("pk", flat=True).order_by("pk")) == [ids[0], ids[1]]
+    both = seen.order_by("pk").standings_between(now - timedelta(days=5), now)
+    assert [[row.deployment.pk for row in each.rows] for each in both] == [ids[:2], [ids[0], ids[2]]]
 
 
 @pytest.mark.parametrize("moment", [None, timedelta(days=1)])
@@ -316,6 +318,9 @@ class Story(TestCase):
         for moment, seen in shown:
             with mock.patch("django.utils.timezone.now", return_value=now + timedelta(days=400)):
                 assert self.plain(Assessed.objects.existing(moment).standings(moment=moment)) == seen, moment
+        for (earlier, first), (later, second) in zip(shown, shown[2:], strict=False):
+            both = Assessed.objects.standings_between(earlier, later)
+            assert [self.plain(each) for each in both] == [first, second], (earlier, later)
         with mock.patch("django.utils.timezone.now", return_value=now):
             assert self.plain(Assessed.objects.existing(now).standings(moment=now)) == self.plain(
                 Assessed.objects.existing().standings()

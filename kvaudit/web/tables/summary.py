@@ -14,7 +14,7 @@ from django.utils import timezone
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import Overdue, StateChange
 from kvaudit.checklists.matrix import Matrix, Row
-from kvaudit.checklists.models import Attestation, Decision, Waiver
+from kvaudit.checklists.models import Assessed, Attestation, Decision, Waiver
 from kvaudit.checklists.standing import Status
 from kvaudit.web.tables import compliance
 from kvaudit.web.tables.actions import Action, Filters, listed
@@ -131,9 +131,7 @@ def _name(monday: date) -> str:
 
 def summary_of(user: User, week: Week, now: datetime) -> Summary:
     """Everything that the user sees. What ends and what is overdue is told as of now, whatever the week."""
-    current = week.end == now
-    matrix = compliance.matrix_of(user, None if current else week.end)
-    past = compliance.matrix_of(user, week.start)
+    past, matrix = Assessed.objects.visible_to(user).standings_between(week.start, week.end)
     worse, covered, better = changes(past, matrix)
     everything = compliance.roll_up(matrix.rows)
     standing, sentence = compliance.sentence(everything)
