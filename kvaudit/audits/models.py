@@ -7,7 +7,7 @@ indices for what is live, and state in rows of its own, so that no page scans hi
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -18,9 +18,6 @@ from django.utils import timezone
 from kvaudit.audits.kept import Evidence, Planting, RunEvidence
 from kvaudit.audits.querysets import PlanQuerySet, ResultQuerySet, RunQuerySet
 from kvaudit.audits.standing import VERDICTS, CheckState, Overdue, StateChange
-
-if TYPE_CHECKING:
-    from kvaudit.fleet.models import Deployment
 
 __all__ = (
     "VERDICTS",
@@ -57,6 +54,17 @@ class RunState(models.TextChoices):
     FINISHED = "finished"  # has a verdict
     CANCELLED = "cancelled"  # has a verdict, never pass
     MISSED = "missed"  # never ran: no verdict, counts as missing
+
+
+class Planned(Protocol):
+    """A deployment as far as plans look at it; instances of the model are dear where there are thousands."""
+
+    @property
+    def pk(self) -> int: ...
+    @property
+    def team_id(self) -> int: ...
+    @property
+    def engine(self) -> str: ...
 
 
 class Plan(models.Model):
@@ -120,7 +128,7 @@ class Plan(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    def matches(self, deployment: Deployment) -> bool:
+    def matches(self, deployment: Planned) -> bool:
         """Whether team and engine select the deployment (its *declared* engine); the explicit list
         is not looked at."""
         if self.team_id is None and not self.engine:

@@ -14,10 +14,9 @@ from typing import NamedTuple
 from django.utils import timezone
 
 from kvaudit import checks
-from kvaudit.audits.models import CheckState, Overdue, Plan
+from kvaudit.audits.models import CheckState, Overdue, Plan, Planned
 from kvaudit.audits.narrow import Micros, among, micros
 from kvaudit.audits.narrow import when as moment_of
-from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict, roll_up
 
 GATE = ("pool", "version", "rejection", "canary")
@@ -99,14 +98,13 @@ class DeploymentStatus:
     """The roll-up of one deployment. What stands behind it is made when somebody looks: a page rolls up a
     fleet and shows few of its deployments."""
 
-    deployment: Deployment
     moment: datetime
     verdict: Verdict
     warn: bool
     required: Sequence[str]
     states: Sequence[_State]
     overdue_since: datetime | None = None
-    planned: Collection[str] = ()  # checks that some enabled plan runs
+    plans: Sequence[Plan] = ()  # the enabled ones that select it
     unrefuted: Collection[str] = ()  # beyond `ALWAYS_REQUIRED`: failed, and have learnt nothing since
 
     @cached_property
@@ -139,6 +137,16 @@ class DeploymentStatus:
             for state in self.states
             if state.node_id is None
         )
+
+    @property
+    def planned(self) -> frozenset[str]:
+        """Checks that some enabled plan runs."""
+        return frozenset(check for plan in self.plans for check in plan.checks)
+
+    @property
+    def next_due(self) -> datetime | None:
+        """When the next of its plans is due."""
+        return min((plan.next_due for plan in self.plans if plan.next_due), default=None)
 
     def result_of(self, check: str) -> int | None:
         """The result that its state of the check rests on."""
@@ -191,7 +199,7 @@ class DeploymentStatus:
 
 
 def statuses(
-    deployments: Iterable[Deployment], *, moment: datetime | None = None
+    deployments: Iterable[Planned], *, moment: datetime | None = None
 ) -> dict[int, DeploymentStatus]:
     """Deployment id -> status, now or at a past moment. Four queries, five where a check that is not always
     required came to nothing, however many deployments.
@@ -200,7 +208,7 @@ def statuses(
     """
     wanted = list(deployments)
     when = timezone.now() if moment is None else moment
-    planned = planned_checks(wanted, moment=moment)
+    plans = plans_of(wanted, moment=moment)
     by_deployment: dict[int, list[_State]] = {each.pk: [] for each in wanted}
     # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.
     states = CheckState.objects.as_of(moment).filter(among("deployment_id", by_deployment))
@@ -211,47 +219,39 @@ def statuses(
             doubtful.add(state.deployment_id)
     unrefuted = _unrefuted(doubtful, moment)
     late = _overdue(by_deployment, when)
-    # Few plans make few different sets of what is required.
-    required = {names: required_checks(names) for names in {frozenset(each) for each in planned.values()}}
-    return {
-        each.pk: _status(
-            each,
-            when,
-            by_deployment[each.pk],
-            required[frozenset(planned[each.pk])],
-            late.get(each.pk),
-            planned[each.pk],
-            unrefuted.get(each.pk, ()),
+    found = {}
+    required: dict[tuple[int, ...], tuple[str, ...]] = {}  # few plans make few different sets
+    for pk, rows in by_deployment.items():
+        chosen = tuple(plan.pk for plan in plans[pk])
+        if chosen not in required:
+            required[chosen] = required_checks(check for plan in plans[pk] for check in plan.checks)
+        found[pk] = _status(
+            when, rows, required[chosen], late.get(pk), plans[pk], unrefuted.get(pk, frozenset())
         )
-        for each in wanted
-    }
+    return found
 
 
-def status_of(deployment: Deployment, *, moment: datetime | None = None) -> DeploymentStatus:
+def status_of(deployment: Planned, *, moment: datetime | None = None) -> DeploymentStatus:
     return statuses([deployment], moment=moment)[deployment.pk]
 
 
-def planned_checks(
-    deployments: Iterable[Deployment], *, moment: datetime | None = None
-) -> dict[int, set[str]]:
-    """Deployment id -> checks that some enabled plan runs on it. Two queries."""
+def plans_of(deployments: Iterable[Planned], *, moment: datetime | None = None) -> dict[int, list[Plan]]:
+    """Deployment id -> enabled plans that select it, now or at a past moment. Two queries."""
     wanted = {each.pk: each for each in deployments}
-    planned: dict[int, set[str]] = {pk: set() for pk in wanted}
+    found: dict[int, list[Plan]] = {pk: [] for pk in wanted}
     plans = Plan.objects.enabled() if moment is None else Plan.objects.at(moment).filter(enabled=True)
-    checks_of: dict[int, list[str]] = {}
-    for plan in plans:
-        checks_of[plan.pk] = plan.checks
+    by_id = {plan.pk: plan for plan in plans}
+    for plan in by_id.values():
         if plan.team_id is not None or plan.engine:
             for pk, each in wanted.items():
                 if plan.matches(each):
-                    planned[pk].update(plan.checks)
+                    found[pk].append(plan)
     # Every deployment has plans of its own: who asks each plan about each deployment asks millions of times.
-    named = Plan.deployments.through._default_manager.filter(
-        among("deployment_id", wanted), plan__in=checks_of
-    )
-    for plan_id, deployment_id in named.values_list("plan_id", "deployment_id"):
-        planned[deployment_id].update(checks_of[plan_id])
-    return planned
+    named = Plan.deployments.through._default_manager.filter(among("deployment_id", wanted), plan__in=by_id)
+    for plan_id, deployment_id in named.order_by("plan_id").values_list("plan_id", "deployment_id"):
+        if by_id[plan_id] not in found[deployment_id]:
+            found[deployment_id].append(by_id[plan_id])
+    return found
 
 
 def _overdue(deployments: Iterable[int], when: datetime) -> dict[int, datetime]:
@@ -286,12 +286,11 @@ _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
 def _status(
-    deployment: Deployment,
     when: datetime,
     states: Sequence[_State],
     required: Sequence[str],
     overdue_since: datetime | None,
-    planned: Collection[str],
+    plans: Sequence[Plan],
     unrefuted: Collection[str],
 ) -> DeploymentStatus:
     """In one pass over the rows, since a page rolls up thousands: what `checks` and `nodes` say one by one."""
@@ -312,14 +311,13 @@ def _status(
         seen.add(Verdict.INCONCLUSIVE if state.expires_at <= at else said)
         warn = warn or state.warn
     return DeploymentStatus(
-        deployment=deployment,
         moment=when,
         verdict=roll_up(seen, missing=bool(missing)) if seen else Verdict.INCONCLUSIVE,
         warn=warn,
         required=required,
         states=states,
         overdue_since=overdue_since,
-        planned=planned,
+        plans=plans,
         unrefuted=unrefuted,
     )
 

@@ -3,18 +3,20 @@
 Besides HTML escaping, which Django does, two things can deceive a reader: characters that are
 invisible or reorder their neighbours (control characters, bidirectional overrides, zero-width
 marks), and length. The first are spelled out, the second folds into a details element.
+
+What is put into a SafeString here and in `marks` and `moments` is escaped, a constant or a number. Django's
+`mark_safe` and `conditional_escape` do the same behind a decorator that costs more than they do, and pages have
+hundreds.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
-from html import (
-    escape,
-)  # Django's is the same behind a decorator that costs more than it, and pages have hundreds
+from collections.abc import Iterator, Sequence
+from html import escape
 
 from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 FOLD_AT = 300
 """Characters shown before the rest folds away."""
@@ -38,8 +40,8 @@ def spelled(value: object) -> SafeString:
     """Escaped HTML in which every acting character reads ``U+202E`` in a marked span."""
     text = str(value)[:LONGEST]
     if text.isprintable():  # nothing in it acts: the common case, without a look at each character
-        return mark_safe(escape(text))  # noqa: S308
-    return mark_safe("".join(_pieces(text)))  # noqa: S308 - every piece is escaped
+        return SafeString(escape(text))
+    return SafeString("".join(_pieces(text)))
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -57,7 +59,12 @@ def _isolated(shown: SafeString, text: str) -> SafeString:
     anywhere."""
     long = len(text) > LONGEST_WORD and any(len(word) > LONGEST_WORD for word in text.split())
     unbroken = ' class="unbroken"' if long else ""
-    return mark_safe(f"<bdi{unbroken}>{shown}</bdi>")  # noqa: S308 - escaped, in one of two constants
+    return SafeString(f"<bdi{unbroken}>{shown}</bdi>")
+
+
+def escaped(value: object) -> str:
+    """For markup written by hand; what is marked as safe stays as it is."""
+    return value if isinstance(value, SafeString) else escape(str(value))
 
 
 def inline(value: object, limit: int = FOLD_AT) -> SafeString:
@@ -92,6 +99,11 @@ def plain(value: object, limit: int = FOLD_AT) -> str:
     text = str(value)
     shown = "".join(f"[U+{ord(c):04X}]" if acts(c) else c for c in text[:limit])
     return shown if len(text) <= limit else f"{shown}… ({len(text):,} characters)"
+
+
+def few(names: Sequence[str]) -> str:
+    """``pool, version, drift and 5 more``: names in a sentence, not escaped."""
+    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
 
 
 def query_text(value: str | None, limit: int = 200) -> str:

@@ -6,11 +6,12 @@ with a question mark, a triangle with an exclamation mark, and a dashed ring whe
 
 from __future__ import annotations
 
-from django.utils.html import conditional_escape, format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from kvaudit.audits.models import Run, RunState
 from kvaudit.verdict import Verdict
+from kvaudit.web.foreign import escaped
 
 NOT_RUN = "none"
 
@@ -25,15 +26,18 @@ def kind(value: object) -> str:
     return Verdict.parse(value).value
 
 
+_ICONS = {
+    name: SafeString(f'<svg width="16" height="16" aria-hidden="true"><use href="#shape-{name}"/></svg>')
+    for name in (*(verdict.value for verdict in Verdict), NOT_RUN)
+}
+
+
 def icon(value: object) -> SafeString:
     """The bare shape, hidden from screen readers: a word always stands beside it.
 
     The shapes themselves are drawn once a page, in includes/shapes.html.
     """
-    # By hand, as the marks below: a page has hundreds, and `kind` is one of five constants.
-    return mark_safe(  # noqa: S308
-        f'<svg width="16" height="16" aria-hidden="true"><use href="#shape-{kind(value)}"/></svg>'
-    )
+    return _ICONS[kind(value)]
 
 
 def shape(value: object) -> SafeString:
@@ -45,9 +49,7 @@ def mark(value: object, word: str = "") -> SafeString:
     """Shape and word; ``word`` replaces the verdict's own ("not run" where there is none)."""
     name = kind(value)
     shown = word or ("not run" if name == NOT_RUN else name)
-    return mark_safe(  # noqa: S308 - every part is escaped or a constant
-        f'<span class="verdict verdict-{name}">{icon(name)}{conditional_escape(shown)}</span>'
-    )
+    return SafeString(f'<span class="verdict verdict-{name}">{_ICONS[name]}{escaped(shown)}</span>')
 
 
 def of_run(run: Run) -> SafeString:
@@ -64,9 +66,9 @@ def numbered(value: object, label: str, below: str, said: str) -> SafeString:
     """A mark of a row of marks: ``label`` above, ``below`` under it; ``said`` for screen readers
     and as title."""
     name = kind(value)
-    said = conditional_escape(said)
-    return mark_safe(  # noqa: S308 - every part is escaped or a constant
-        f'<li title="{said}"><span aria-hidden="true">{conditional_escape(label)}</span>'
-        f'<span class="verdict verdict-{name}">{icon(name)}</span>'
-        f'<span aria-hidden="true">{conditional_escape(below)}</span><span class="vh">{said}</span></li>'
+    said, below = escaped(said), escaped(below)
+    return SafeString(
+        f'<li title="{said}"><span aria-hidden="true">{escaped(label)}</span>'
+        f'<span class="verdict verdict-{name}">{_ICONS[name]}</span>'
+        f'<span aria-hidden="true">{below}</span><span class="vh">{said}</span></li>'
     )

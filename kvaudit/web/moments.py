@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
-from django.utils.html import conditional_escape, format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from kvaudit.web.foreign import escaped
 
 _STEPS: tuple[tuple[float, str], ...] = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
@@ -58,6 +60,14 @@ def age(moment: datetime | None, now: datetime | None = None, absent: str = "nev
     return _element(moment, ago(moment, now))
 
 
+def due(moment: datetime | None, now: datetime | None = None, lead: str = "") -> SafeString:
+    """``in 40 min`` after ``lead``; a due time that has passed is said as such."""
+    instant = now or timezone.now()
+    if moment is not None and moment < instant:
+        return format_html("due {}", age(moment, instant))
+    return format_html("{}{}", lead if moment else "", age(moment, instant, "not planned"))
+
+
 def _zone_name(local: datetime) -> str:
     name = local.tzname() or ""
     # Zones without letters of their own are named "+03"; write the offset out in full then.
@@ -68,8 +78,8 @@ def _element(moment: datetime, shown: str) -> SafeString:
     utc = moment.astimezone(UTC)
     day, clock = utc.isoformat()[:10], utc.isoformat()[11:19]
     # By hand: a page has hundreds.
-    return mark_safe(  # noqa: S308 - digits, and what is escaped
-        f'<time datetime="{day}T{clock}Z" title="{day} {clock} UTC" class="nowrap">{conditional_escape(shown)}</time>'
+    return SafeString(
+        f'<time datetime="{day}T{clock}Z" title="{day} {clock} UTC" class="nowrap">{escaped(shown)}</time>'
     )
 
 

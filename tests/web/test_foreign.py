@@ -82,3 +82,16 @@ def test_whatever_comes_only_our_own_tags_are_in_it(text):
 )
 def test_search_terms_are_cleaned(given, kept):
     assert foreign.query_text(given) == kept
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "a"), (4, "a, b, c, d"), (5, "a, b, c and 2 more"), (8, "a, b, c and 5 more")]
+)
+def test_long_lists_of_names_end_in_a_count(count, said):
+    assert foreign.few("abcdefgh"[:count]) == said
+
+
+def test_for_markup_by_hand_only_what_is_marked_as_safe_stays():
+    assert foreign.escaped(SCRIPT) == "&lt;script&gt;alert(1)&lt;/script&gt;"
+    assert foreign.escaped(foreign.spelled(SCRIPT)) == foreign.spelled(SCRIPT)
+    assert foreign.escaped(7) == "7"

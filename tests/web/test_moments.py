@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -55,3 +56,11 @@ def test_no_moment_is_said():
 )
 def test_brief_lengths(length, words):
     assert moments.brief(length) == words
+
+
+def test_a_due_time_that_has_passed_is_said_as_such():
+    text = [
+        re.sub(r"<[^>]*>", "", moments.due(each, NOON, "next "))
+        for each in (None, NOON, NOON - timedelta(hours=2))
+    ]
+    assert text == ["not planned", "next now", "due 2 h ago"]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
-from django.db.models import F, Min, OuterRef, Q, Subquery
+from django.db.models import OuterRef, Subquery
 
 from kvaudit import checks
 from kvaudit.accounts.models import User
-from kvaudit.audits.models import CheckState, Plan
+from kvaudit.audits.models import CheckState
 from kvaudit.audits.status import DeploymentStatus, statuses
 from kvaudit.fleet.models import Deployment, NodeSnapshot
 from kvaudit.incidents.models import Incident, State
@@ -90,7 +91,6 @@ class Row:
     status: DeploymentStatus
     bar: PoolBar | None = None
     builds: tuple[Build, ...] = ()
-    next_due: datetime | None = None
     last_passes: Mapping[str, datetime] = field(default_factory=dict)
     incidents: tuple[Mark, ...] = ()  # those that are not closed, newest first
 
@@ -133,15 +133,24 @@ class Row:
         return self.status.confirmed
 
 
+class _Seen(NamedTuple):
+    """A deployment as far as its row, and the plans that choose by team and engine, look at it."""
+
+    pk: int
+    slug: str
+    team_id: int
+    team: str
+    engine: str
+    model: str
+
+
 def all_rows(user: User) -> list[Row]:
     """Every active deployment that the user sees, with how it stands."""
-    seen = Deployment.objects.visible_to(user).active().annotate(team_slug=F("team__slug"))
-    # Only what a row, and the plans that choose by team and engine, look at.
-    found = list(seen.only("slug", "team_id", "engine", "model"))
+    seen = Deployment.objects.visible_to(user).active()
+    columns = ("pk", "slug", "team_id", "team__slug", "engine", "model")
+    found = [_Seen(*row) for row in seen.values_list(*columns)]
     status_of = statuses(found)
-    return [
-        Row(each.pk, each.slug, vars(each)["team_slug"], each.model, status_of[each.pk]) for each in found
-    ]
+    return [Row(each.pk, each.slug, each.team, each.model, status_of[each.pk]) for each in found]
 
 
 def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
@@ -181,7 +190,7 @@ def position(row: Row, sort: str) -> str:
 
 
 def filled(rows: Sequence[Row]) -> list[Row]:
-    """The rows in sight with pool bar, versions, last passes, incidents and next audit: a few queries for all."""
+    """The rows in sight with pool bar, versions, last passes, and incidents: a few queries for all."""
     ids = [row.id for row in rows]
     pools: dict[int, PoolBar | None] = {}
     for deployment_id, measures in (
@@ -198,7 +207,6 @@ def filled(rows: Sequence[Row]) -> list[Row]:
         .distinct()
     ):
         builds.setdefault(deployment_id, set()).add(Build(engine, version))
-    due = _next_due(ids)
     passes = _last_passes(rows)
     incidents: dict[int, list[Mark]] = {}
     lasting = Incident.objects.lasting().filter(deployment_id__in=ids).order_by("-id")
@@ -209,7 +217,6 @@ def filled(rows: Sequence[Row]) -> list[Row]:
             row,
             bar=pools.get(row.id),
             builds=tuple(sorted(builds.get(row.id, ()), key=lambda b: (b.engine, b.version))),
-            next_due=due.get(row.id),
             last_passes=passes.get(row.id, {}),
             incidents=tuple(incidents.get(row.id, ())),
         )
@@ -243,32 +250,6 @@ def _last_passes(rows: Sequence[Row]) -> dict[int, dict[str, datetime]]:
         if moment is not None:
             passes[pk][check] = moment
     return passes
-
-
-def _next_due(ids: Sequence[int]) -> dict[int, datetime]:
-    """The earliest due time over the enabled plans that select each deployment."""
-    explicit = (
-        Plan.objects.enabled()
-        .filter(deployments__in=ids)
-        .values("deployments")
-        .annotate(due=Min("next_due"))
-        .values_list("deployments", "due")
-    )
-    due: dict[int, datetime] = {pk: moment for pk, moment in explicit if moment is not None}
-    rules = list(
-        Plan.objects.enabled()
-        .filter(Q(team__isnull=False) | ~Q(engine=""), next_due__isnull=False)
-        .values_list("team_id", "engine", "next_due")
-    )
-    if rules:
-        for pk, team_id, engine in Deployment.objects.filter(pk__in=ids).values_list(
-            "id", "team_id", "engine"
-        ):
-            moments = [m for t, e, m in rules if t in (None, team_id) and e in ("", engine) and m is not None]
-            due_here = [*moments, *([due[pk]] if pk in due else [])]
-            if due_here:
-                due[pk] = min(due_here)
-    return due
 
 
 def _deployments_running(engine: str) -> set[int]:

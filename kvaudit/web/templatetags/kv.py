@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -10,11 +10,10 @@ from urllib.parse import urlencode
 from django import template
 from django.http import QueryDict
 from django.utils import timezone
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from kvaudit.web import advisory_links, foreign, marks, moments, poolbar
-from kvaudit.web.items import ItemStanding
+from kvaudit.web import advisory_links, fleet_rows, foreign, marks, moments, poolbar
+from kvaudit.web.tables.fleet import Row
 
 register = template.Library()
 
@@ -26,17 +25,14 @@ register.filter("inline", foreign.inline)
 register.filter("block", foreign.block)
 register.filter("plain", foreign.plain)
 register.filter("spelled", foreign.spelled)
+register.filter("few", foreign.few)
 register.filter("span", moments.span)
 register.filter("advisories", advisory_links.linked)
 
 
 @register.simple_tag(takes_context=True)
-def item_mark(context: Mapping[str, Any], standing: ItemStanding) -> SafeString:
-    """One of the five marks of a row, with the age of its last pass."""
-    now = context.get("now") or timezone.now()
-    passed = moments.brief(now - standing.passed) if standing.passed else "never"
-    said = f"{standing.sentence}; last passed {passed}{' ago' if standing.passed else ''}"
-    return marks.numbered(standing.verdict, standing.item.number, passed, said)
+def fleet_row(context: Mapping[str, Any], row: Row) -> SafeString:
+    return fleet_rows.drawn(row, context.get("now") or timezone.now())
 
 
 @register.filter
@@ -64,23 +60,13 @@ def number(value: object) -> str:
 
 
 @register.filter
-def few(names: Sequence[str]) -> str:
-    """``pool, version, drift and 5 more``."""
-    return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-
-
-@register.filter
 def is_list(value: object) -> bool:
     return isinstance(value, list)
 
 
 @register.simple_tag(takes_context=True)
 def due(context: Mapping[str, Any], moment: datetime | None, lead: str = "next ") -> SafeString:
-    """``next in 40 min``; a due time that has passed is said as such."""
-    now = context.get("now") or timezone.now()
-    if moment is not None and moment < now:
-        return format_html("due {}", moments.age(moment, now))
-    return format_html("{}{}", lead if moment else "", moments.age(moment, now, "not planned"))
+    return moments.due(moment, context.get("now"), lead)
 
 
 @register.simple_tag(takes_context=True)
