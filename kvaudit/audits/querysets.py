@@ -6,11 +6,13 @@ Lists of history are walked by key (`before`), never counted.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+
+from kvaudit.fleet.querysets import OfDeployment
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
@@ -25,22 +27,6 @@ if TYPE_CHECKING:
         StateChange,
     )
     from kvaudit.fleet.models import Deployment
-
-Row = TypeVar("Row", bound=models.Model, covariant=True)
-
-
-class OfDeployment(models.QuerySet[Row]):
-    """Rows that belong to a deployment: whoever sees it sees them."""
-
-    def visible_to(self, user: User | AnonymousUser) -> Self:
-        from kvaudit.fleet.models import Deployment
-
-        return self.filter(deployment__in=Deployment.objects.visible_to(user))
-
-    def before(self, key: int | None) -> Self:
-        """Newest first, continuing below ``key`` (the id of the last row of the page before)."""
-        rows = self.order_by("-id")
-        return rows if key is None else rows.filter(id__lt=key)
 
 
 class PlanQuerySet(models.QuerySet["Plan"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from django.db import models
 from django.db.models import Prefetch, Q
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         Pin,
         Tenant,
     )
+
+Row = TypeVar("Row", bound=models.Model, covariant=True)
 
 
 class DeploymentQuerySet(models.QuerySet["Deployment"]):
@@ -62,12 +64,26 @@ class DeploymentQuerySet(models.QuerySet["Deployment"]):
         )
 
 
-class NodeQuerySet(IntervalQuerySet["Node"]):
+class OfDeployment(models.QuerySet[Row]):
+    """Rows that belong to a deployment: whoever sees it sees them."""
+
+    deployment_is = "deployment"
+    """The path from a row to its deployment."""
+
     def visible_to(self, user: User | AnonymousUser) -> Self:
         from kvaudit.fleet.models import Deployment
 
-        return self.filter(deployment__in=Deployment.objects.visible_to(user))
+        if access_of(user).everywhere("view"):
+            return self.all()
+        return self.filter(**{f"{self.deployment_is}__in": Deployment.objects.visible_to(user)})
 
+    def before(self, key: int | None) -> Self:
+        """Newest first, continuing below ``key`` (the id of the last row of the page before)."""
+        rows = self.order_by("-id")
+        return rows if key is None else rows.filter(id__lt=key)
+
+
+class NodeQuerySet(OfDeployment["Node"], IntervalQuerySet["Node"]):  # type: ignore[override] # both have as_manager
     def with_snapshot(self) -> Self:
         """The current reading of each as ``current_snapshots`` (a list of none or one)."""
         from kvaudit.fleet.models import NodeSnapshot
@@ -77,11 +93,8 @@ class NodeQuerySet(IntervalQuerySet["Node"]):
         )
 
 
-class TenantQuerySet(IntervalQuerySet["Tenant"]):
-    def visible_to(self, user: User | AnonymousUser) -> Self:
-        from kvaudit.fleet.models import Deployment
-
-        return self.filter(deployment__in=Deployment.objects.visible_to(user))
+class TenantQuerySet(OfDeployment["Tenant"], IntervalQuerySet["Tenant"]):  # type: ignore[override]
+    pass
 
 
 class PinQuerySet(IntervalQuerySet["Pin"]):
@@ -105,19 +118,11 @@ class PauseQuerySet(IntervalQuerySet["Pause"]):
         return self.filter(Q(deployment=None) | Q(deployment=deployment))
 
 
-class NodeSnapshotQuerySet(models.QuerySet["NodeSnapshot"]):
-    def visible_to(self, user: User | AnonymousUser) -> Self:
-        from kvaudit.fleet.models import Deployment
-
-        return self.filter(node__deployment__in=Deployment.objects.visible_to(user))
+class NodeSnapshotQuerySet(OfDeployment["NodeSnapshot"]):
+    deployment_is = "node__deployment"
 
 
-class FingerprintChangeQuerySet(models.QuerySet["FingerprintChange"]):
-    def visible_to(self, user: User | AnonymousUser) -> Self:
-        from kvaudit.fleet.models import Deployment
-
-        return self.filter(deployment__in=Deployment.objects.visible_to(user))
-
+class FingerprintChangeQuerySet(OfDeployment["FingerprintChange"]):
     def significant(self) -> Self:
         """Those that expire evidence."""
         return self.filter(significant=True)

@@ -8,31 +8,18 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 
 from kvaudit.fleet.intervals import IntervalQuerySet
+from kvaudit.fleet.querysets import OfDeployment
 
 if TYPE_CHECKING:
-    from django.contrib.auth.models import AnonymousUser
-
-    from kvaudit.accounts.models import User
     from kvaudit.audits.models import Run
     from kvaudit.fleet.models import Deployment
     from kvaudit.incidents.models import ActionItem, Citation, Incident, Quarantine  # noqa: F401
 
 
-class IncidentQuerySet(models.QuerySet["Incident"]):
-    def visible_to(self, user: User | AnonymousUser) -> Self:
-        """Incidents of deployments that the user sees."""
-        from kvaudit.fleet.models import Deployment
-
-        return self.filter(deployment__in=Deployment.objects.visible_to(user))
-
+class IncidentQuerySet(OfDeployment["Incident"]):
     def lasting(self) -> Self:
         """Not closed yet."""
         return self.exclude(state="closed")
-
-    def before(self, key: int | None) -> Self:
-        """Newest first, continuing below ``key``."""
-        rows = self.order_by("-id")
-        return rows if key is None else rows.filter(id__lt=key)
 
     def of_run(self, run: Run) -> Self:
         """Those that have to do with a run, oldest first: ``cites`` results of it, ``replayed`` in it, or
@@ -66,11 +53,8 @@ class CitationQuerySet(models.QuerySet["Citation"]):
         return self.select_related("result__run")
 
 
-class ActionItemQuerySet(models.QuerySet["ActionItem"]):
-    def visible_to(self, user: User | AnonymousUser) -> Self:
-        from kvaudit.incidents.models import Incident
-
-        return self.filter(incident__in=Incident.objects.visible_to(user))
+class ActionItemQuerySet(OfDeployment["ActionItem"]):
+    deployment_is = "incident__deployment"
 
     def to_do(self) -> Self:
         """Open or open again; what is due first comes first, what has no date last."""

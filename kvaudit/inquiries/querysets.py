@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 from django.db import models
 
-from kvaudit.audits.querysets import OfDeployment
+from kvaudit.fleet.querysets import OfDeployment
 
 if TYPE_CHECKING:
     from kvaudit.accounts.models import User
