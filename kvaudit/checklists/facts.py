@@ -16,7 +16,7 @@ from kvaudit.audits.narrow import when as moment_of
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
 from kvaudit.checklists.matrix import Cells, Items, Matrix, Rows, Subject
 from kvaudit.checklists.models import Attestation, OwnItem, Waiver
-from kvaudit.checklists.standing import RANK, Claim, Says, proves_leak
+from kvaudit.checklists.standing import Claim
 from kvaudit.fleet.models import Node, NodeSnapshot
 
 if TYPE_CHECKING:
@@ -55,7 +55,9 @@ class Facts:
         self._own = list(own.order_by("key", "team_id"))
         states = CheckState.objects.as_of() if since is None else CheckState.objects.between(since, until)
         states = states.filter(among("deployment_id", self._ids)).recalling()
-        self._states: _Held = list(states.order_by().values_list(*_SAYS))
+        self._states: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in self._ids}
+        for row in states.order_by().values_list(*_SAYS):
+            self._states[row[2]].append(row)
         self._attested = self._claims(Attestation.objects.in_force_between(first, until), "author")
         self._waived = self._claims(Waiver.objects.in_force_between(first, until), "requester", "decided_by")
         late = Overdue.objects.between(first, until).filter(among("deployment_id", self._ids))
@@ -80,7 +82,6 @@ class Facts:
         every = [*common, *(item for several in own.values() for item in several)]
         limited = any(item.applies_to for item in every)
         modes = _modes(self._ids, None if self._since is None else moment) if limited else {}
-        said = _Said(self._held(self._states, at), at)
         attested = _Claims(self._held(self._attested, at), at)
         waived = _Claims(self._held(self._waived, at), at)
         late: dict[int, int] = {}
@@ -91,17 +92,16 @@ class Facts:
         for created_at, _, pk, slug, team_id, owner, contact in self._held(self._deployments, at):
             cells = Cells(
                 items[team_id],
-                said.rows.get(pk, {}),
+                self._held(self._states[pk], at),
                 at,
                 created_at,
                 attested.about(pk, team_id),
                 waived.about(pk, team_id),
                 modes.get(pk, ""),
-                said.unrefuted.get(pk, {}),
             )
             subject = Subject(pk, slug, team_id, owner, contact, created_at, self._teams[team_id])
             overdue = moment_of(late[pk]) if pk in late else None
-            shown.append(rows.row(subject, cells, said.ranks.get(pk, {}), overdue))
+            shown.append(rows.row(subject, cells, overdue))
         return Matrix(moment, every, shown)
 
     def _held(self, rows: _Held, at: int) -> _Held:
@@ -109,39 +109,6 @@ class Facts:
         if self._since in (None, self._until):
             return rows
         return [row for row in rows if row[0] <= at and (row[1] is None or row[1] > at)]
-
-
-class _Said:
-    """What the checks of each deployment say at a moment: in one pass over the rows."""
-
-    def __init__(self, rows: _Held, at: int) -> None:
-        self.rows: dict[int, dict[str, list[tuple[Any, ...]]]] = defaultdict(dict)
-        """Deployment -> check -> its states, rows of `Says`."""
-        self.ranks: dict[int, dict[str, int]] = defaultdict(dict)
-        """Deployment -> check -> the worst of their ranks."""
-        self.unrefuted: dict[int, dict[str, bool]] = defaultdict(dict)
-        """Deployment -> check that failed and has learnt nothing since -> whether that fail was a leak."""
-        several: list[list[tuple[Any, ...]]] = []
-        for row in rows:
-            _, _, deployment, check, verdict, _, _, expires_at, _, _, recalled = row
-            here, worst = self.rows[deployment], self.ranks[deployment]
-            rank = 1 if expires_at <= at else RANK.get(verdict, 2)
-            if check in here:
-                here[check].append(row)
-                several.append(here[check])
-                worst[check] = max(worst[check], rank)
-            else:
-                here[check] = [row]
-                worst[check] = rank
-            if recalled is not None:
-                self.unrefuted[deployment][check] = proves_leak(check, recalled)
-        for group in several:  # states of nodes beside the deployment's own: always in one order
-            group.sort(key=_in_order)
-
-
-def _in_order(row: tuple[Any, ...]) -> tuple[int, int, str]:
-    says = Says._make(row)
-    return says.since, says.run_id, says.verdict
 
 
 class _Claims:

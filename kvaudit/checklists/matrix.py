@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvaudit.audits.narrow import when
 from kvaudit.checklists.items import Item
-from kvaudit.checklists.standing import Cell, Claim, Says, Status, by_ranks, stand
+from kvaudit.checklists.standing import RANK, Cell, Claim, Says, Status, by_ranks, stand
 
 if TYPE_CHECKING:
     from kvaudit.accounts.models import Team
@@ -34,37 +34,42 @@ def combine(statuses: Iterable[Status]) -> Status:
 @dataclass(slots=True)
 class Cells(Mapping[str, Cell]):
     """The cells of one deployment, and all that they are computed from (see `stand`). ``states`` are rows of
-    `Says` by check; ``moment`` and ``created_at`` are microseconds; claims are by the key of their item."""
+    `Says`; ``moment`` and ``created_at`` are microseconds; claims are by the key of their item."""
 
     items_by_key: Items
-    states: Mapping[str, Sequence[tuple[Any, ...]]]
+    states: Sequence[tuple[Any, ...]]
     moment: int
     created_at: int
     attested: Mapping[str, Claim]
     waived: Mapping[str, Claim]
     mode: str
-    unrefuted: Mapping[str, bool]
     _made: dict[str, Cell] = field(default_factory=dict)
     _said: dict[str, list[Says]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Cell:
         found = self._made.get(key)
         if found is None:
-            item = self.items_by_key[key]
-            for check in item.checks:
-                if check in self.states and check not in self._said:
-                    self._said[check] = list(map(Says._make, self.states[check]))
+            if not self._said:
+                self._said = _by_check(self.states)
             found = self._made[key] = stand(
-                item,
+                self.items_by_key[key],
                 self._said,
                 self.moment,
                 created_at=self.created_at,
                 attestation=self.attested.get(key),
                 waiver=self.waived.get(key),
                 mode=self.mode,
-                unrefuted=self.unrefuted,
             )
         return found
+
+    def ranks(self) -> dict[str, int]:
+        """Check -> the worst of its states (`RANK`). A page asks it of every deployment, and makes few cells."""
+        worst: dict[str, int] = {}
+        for _, _, _, check, verdict, _, _, expires_at, *_ in self.states:
+            rank = 1 if expires_at <= self.moment else RANK.get(verdict, 2)
+            if rank > worst.get(check, -1):
+                worst[check] = rank
+        return worst
 
     def __contains__(self, key: object) -> bool:
         return key in self.items_by_key
@@ -74,6 +79,16 @@ class Cells(Mapping[str, Cell]):
 
     def __len__(self) -> int:
         return len(self.items_by_key)
+
+
+def _by_check(states: Sequence[tuple[Any, ...]]) -> dict[str, list[Says]]:
+    """States of nodes beside the deployment's own: always in one order."""
+    found: dict[str, list[Says]] = {}
+    for says in map(Says._make, states):
+        found.setdefault(says.check, []).append(says)
+    for group in found.values():
+        group.sort(key=lambda each: (each.since, each.run_id, each.verdict))
+    return found
 
 
 class Subject(NamedTuple):
@@ -134,9 +149,8 @@ class Rows:
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Mapping[str, Status], Status]] = {}
 
-    def row(
-        self, deployment: Subject, cells: Cells, ranks: Mapping[str, int], overdue_since: datetime | None
-    ) -> Row:
+    def row(self, deployment: Subject, cells: Cells, overdue_since: datetime | None) -> Row:
+        ranks = cells.ranks()
         pattern = (id(cells.items_by_key), cells.mode, frozenset(ranks.items()))
         known = self._known.get(pattern)
         if known is None:

@@ -183,12 +183,10 @@ def stand(
     attestation: Claim | None = None,
     waiver: Claim | None = None,
     mode: str = "",
-    unrefuted: Mapping[str, bool] = {},
 ) -> Cell:
     """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single
-    nodes); ``mode`` is disaggregated, unified or "" where neither was declared nor read; ``unrefuted`` are checks
-    that failed and learnt nothing since, True for a leak: neither claim outweighs that. ``moment`` and
-    ``created_at`` are microseconds.
+    nodes); ``mode`` is disaggregated, unified or "" where neither was declared nor read. What failed and has learnt
+    nothing since, neither claim outweighs. ``moment`` and ``created_at`` are microseconds.
 
     Since when: of a pass, when the last of its checks came to pass; of anything else, when the first
     check that now decides began to say so. A check expired when it expired; one that never ran is
@@ -200,8 +198,8 @@ def stand(
     cell.waiver = waiver
     if cell.verdict is Verdict.PASS:
         return cell
-    standing = [check for check in item.checks if check in unrefuted] if unrefuted else []
-    if any(unrefuted[check] for check in standing):
+    standing = [each for each in cell.says if each.recalled is not None]
+    if any(proves_leak(each.check, each.recalled or "") for each in standing):
         cell.leak = True
     if attestation is not None and item.attestable:
         cell.attestation = attestation

@@ -8,15 +8,17 @@ from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from html import escape
 
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.safestring import SafeString
 
 from kvaudit.audits.narrow import micros
 from kvaudit.checklists.items import Item
 from kvaudit.checklists.matrix import Row
 from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign, moments
+from kvaudit.web.foreign import escaped
 
 NAMES = {status: status.value.replace(" ", "-") for status in Status}
 """Style names: pass, attested, waived, not-applicable, inconclusive, error, fail."""
@@ -41,16 +43,33 @@ def shape(status: Status) -> SafeString:
 
 def mark(status: Status, word: str = "") -> SafeString:
     """Shape and word."""
-    return format_html(
-        '<span class="verdict verdict-{}">{}{}</span>', NAMES[status], shape(status), word or WORDS[status]
+    return SafeString(
+        f'<span class="verdict verdict-{NAMES[status]}">{shape(status)}{escaped(word or WORDS[status])}</span>'
     )
 
 
-def cells(row: Row, columns: Sequence[Item], address: str, suffix: str, now: datetime) -> SafeString:
-    """The cells of a row of the matrix, each linked to its evidence below ``address``, the deployment's; an item
-    of another team is blank. By hand: a page has more than a thousand."""
+def drawn(row: Row, columns: Sequence[Item], suffix: str, now: datetime) -> SafeString:
+    """A row of the matrix. By hand: a page has a hundred, of more than a thousand cells. Ages are told from ``now``;
+    ``suffix`` is the query string of the moment that is shown."""
+    each = row.deployment
+    address = escape(reverse("deployment", args=[each.slug]))
+    owner = f" · {foreign.inline(each.owner, 60)}" if each.owner else ""
+    late = ""
+    if row.overdue_since:
+        late = f'<div class="small"><span class="warn">overdue</span> {moments.age(row.overdue_since, now)}</div>'
+    return SafeString(
+        f'<tr>\n  <th scope="row"><a href="{address}">{foreign.inline(each.slug, 60)}</a>'
+        f'<div class="small soft">{foreign.inline(each.team.slug, 40)}{owner}</div></th>\n'
+        f'  <td data-label="Standing">{mark(row.status)}'
+        f'<div class="small soft">since {moments.age(row.since, now)}</div>{late}</td>\n'
+        f"  {_cells(row, columns, address, escape(suffix), now)}\n</tr>\n"
+    )
+
+
+def _cells(row: Row, columns: Sequence[Item], home: str, end: str, now: datetime) -> str:
+    """Each linked to its evidence below ``home``, the deployment's address, escaped as ``end`` is; an item of
+    another team is blank."""
     at = micros(now)
-    home, end = escape(address), escape(suffix)
     shown = []
     for item in columns:
         cell = row.cells.get(item.key)
@@ -73,7 +92,7 @@ def cells(row: Row, columns: Sequence[Item], address: str, suffix: str, now: dat
             f'<span class="word">{WORDS[status]}</span></span>'
             f'<span class="soft">{moments.brief(timedelta(microseconds=at - cell.began))}</span></a>{extra}</td>'
         )
-    return mark_safe("".join(shown))  # noqa: S308 - every part is escaped or a constant
+    return "".join(shown)
 
 
 @lru_cache(maxsize=2_000)

@@ -18,7 +18,7 @@ from kvaudit.checklists.models import Assessed, Attestation, Waiver
 from kvaudit.checklists.standing import Status
 from kvaudit.web import foreign
 
-PAGE_SIZE = 50
+PAGE_SIZE = 100
 SORTS = {"name": "Deployment", "risk": "Standing", "team": "Team"}
 MOST_LISTED = 10
 _RANK = {status: number for number, status in enumerate((*WORST_FIRST, Status.NOT_APPLICABLE))}

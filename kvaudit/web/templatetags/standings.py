@@ -27,6 +27,5 @@ def standing_shape(status: Status | str) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def cells(context: Mapping[str, Any], row: Row, columns: Sequence[Item], address: str) -> SafeString:
-    """The cells of a row. ``address`` is that of the deployment."""
-    return standing_marks.cells(row, columns, address, context.get("suffix", ""), context["moment"])
+def compliance_row(context: Mapping[str, Any], row: Row, columns: Sequence[Item]) -> SafeString:
+    return standing_marks.drawn(row, columns, context.get("suffix", ""), context["moment"])

@@ -84,17 +84,17 @@ def test_strangers_see_nothing_and_sums_hold_nothing_of_other_teams(people, pair
     assert people.stranger.get("/d/chat-large/items/1/").status_code == 404
 
 
-def test_fifty_a_page_and_all_of_them_printed_and_exported(people):
+def test_a_hundred_a_page_and_all_of_them_printed_and_exported(people):
     Deployment.objects.bulk_create(
         Deployment(slug=f"d-{number:03d}", team=people.team) for number in range(230)
     )
     page = text(people.viewer, "/compliance/")
-    assert page.count('class="cell"') == 50 * 9
+    assert page.count('class="cell"') == 100 * 9
     after = re.search(r'rel="next" href="([^"]*)"', page)
     assert after
     second = text(people.viewer, "/compliance/" + after[1].replace("&amp;", "&"))
-    assert 'href="/d/d-050/"' in second
-    assert 'href="/d/d-049/"' not in second
+    assert 'href="/d/d-100/"' in second
+    assert 'href="/d/d-099/"' not in second
     assert text(people.viewer, "/compliance/print/").count('class="cell"') == 230 * 9
     rows = list(csv.DictReader(io.StringIO(text(people.viewer, "/compliance/csv/"))))
     assert len(rows) == 230 * 9
