@@ -193,19 +193,19 @@ def _first_key(cursor: Any, low: int, high: int, moment: datetime) -> int:
     return high if found is None else int(found[0])
 
 
+_OWN_ROWS = "SELECT id FROM audits_result WHERE {clauses} AND id < %(ceiling)s ORDER BY id DESC OFFSET %(skip)s LIMIT 1"
+
+
 def _floor(asked: Question, ceiling: int, lowest: int, step: int) -> int:
-    """The key down to which the next ``step`` rows reach. Of a single deployment its own rows count."""
+    """The key down to which the next ``step`` rows reach. Of a single deployment its own rows count, of the check and
+    the verdict that are asked for: the index holds both."""
     if asked.deployments is None or len(asked.deployments) != 1:
         return max(lowest, ceiling - step)
-    sql = (
-        "SELECT id FROM audits_result WHERE deployment_id = %s AND id < %s ORDER BY id DESC OFFSET %s LIMIT 1"
-    )
-    values: list[Any] = [asked.deployments[0], ceiling, step - 1]
-    if asked.check:
-        sql = sql.replace(" AND id", " AND check_id = %s AND id")
-        values.insert(1, asked.check)
+    asks = {"deployment_id": asked.deployments[0], "check_id": asked.check, "verdict": asked.verdict}
+    named: dict[str, Any] = {column: value for column, value in asks.items() if value}
+    sql = _OWN_ROWS.format(clauses=_all([f"{column} = %({column})s" for column in named]))
     with connection.cursor() as cursor:
-        cursor.execute(sql, values)
+        cursor.execute(sql, {**named, "ceiling": ceiling, "skip": step - 1})
         found = cursor.fetchone()
     return lowest if found is None else max(lowest, found[0])
 

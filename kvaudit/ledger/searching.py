@@ -13,7 +13,7 @@ from kvaudit.ledger.models import Entry
 from kvaudit.ledger.querysets import EntryQuerySet
 
 PAGE = 50
-STRETCH = 150_000
+STRETCH = 60_000
 """Entries that one page may look at."""
 BATCH = 5_000
 
