@@ -55,7 +55,7 @@ RESULT_COLUMNS = (
 )
 STATE_COLUMNS = (
     "id, check_id, verdict, warn, severity, summary, since, last_confirmed, expires_at, expired_by, expiry_noted, "
-    "closed_at, interval, fingerprint, deployment_id, run_id, result_id"
+    "closed_at, interval, fingerprint, deployment_id, run_id, result_id, zone_low, zone_high"
 )
 CHANGE_COLUMNS = "id, at, what, check_id, before, after, summary, detail, deployment_id, run_id"
 
@@ -164,7 +164,7 @@ class Story:
             yield (
                 f"{key}\t{CHECKS[check]}\t{said}\tf\t{severity(said)}\t{SUMMARIES[said]}\t{self.at(first)}\t"
                 f"{self.at(last)}\t{expires}\t\tf\t{closed}\t3600\t{'ab' * 32}\t{self.deployments[deployment]}\t"
-                f"{NEWEST - last // PER_RUN}\t{NEWEST - last}\n"
+                f"{NEWEST - last // PER_RUN}\t{NEWEST - last}\t{zone(said)}\n"
             )
 
     def changes(self) -> Iterator[str]:
@@ -190,6 +190,11 @@ def severity(said: str) -> str:
 
 def measures(said: str) -> str:
     return MEASURES % ("[681274, 1048569]" if said == "fail" else "null")
+
+
+def zone(said: str) -> str:
+    """Of a state, as its results have measured it."""
+    return "681274\t1048569" if said == "fail" else "\\N\t\\N"
 
 
 def fill(total: int) -> None:

@@ -267,7 +267,13 @@ class Result(models.Model):
                 fields=["deployment", "check_id", "-id"],
                 include=["verdict", "run"],
                 name="audits_result_said",
-            )
+            ),
+            # One in thirty, and what people look for.
+            models.Index(
+                fields=["deployment", "verdict", "-id"],
+                condition=~Q(verdict="pass"),
+                name="audits_result_not_passed",
+            ),
         ]
 
     def __str__(self) -> str:

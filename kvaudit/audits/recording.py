@@ -241,6 +241,7 @@ def _observations(
                     summary=row.summary,
                     interval=interval,
                     fingerprint=run.fingerprint,
+                    zone=states.zone_of(row) if check == "pool" else None,
                 )
             )
     return found

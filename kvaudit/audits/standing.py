@@ -37,6 +37,10 @@ class CheckState(models.Model):
     closed_at = models.DateTimeField(null=True, blank=True)
     interval = models.PositiveIntegerField(default=0, help_text="seconds between scheduled runs, 0 = none")
     fingerprint = models.CharField(max_length=64, blank=True)
+    # Prompt tokens [low, high) that a fail of `pool` endangered. Pools are drawn anew at every start, by a little, so
+    # that one fail that goes on has had several zones: these hold the lengths of all.
+    zone_low = models.BigIntegerField(null=True, blank=True)
+    zone_high = models.BigIntegerField(null=True, blank=True)
     run = models.ForeignKey("audits.Run", on_delete=models.PROTECT, related_name="+")
     result = models.ForeignKey("audits.Result", on_delete=models.PROTECT, related_name="+")
 
@@ -52,6 +56,10 @@ class CheckState(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(last_confirmed__gte=models.F("since")), name="audits_state_confirmed_after_since"
+            ),
+            models.CheckConstraint(
+                condition=Q(zone_low=None, zone_high=None) | Q(zone_high__gt=models.F("zone_low")),
+                name="audits_state_zone_has_lengths",
             ),
         ]
         indexes = [

@@ -10,11 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from kvaudit.audits.models import CheckState, StateChange
+from kvaudit.audits.models import CheckState, Result, StateChange
 from kvaudit.fleet.models import Deployment, FingerprintChange
+from kvaudit.readings import whole_number
 from kvaudit.verdict import Verdict
 
+Zone = tuple[int, int]
+
 SHORTEST_EXPIRY = timedelta(days=7)
+MOST_TOKENS = 10**15
+"""No prompt is longer."""
 BY_CAPACITY = "capacity change"
 
 
@@ -33,6 +38,17 @@ class Observation:
     summary: str = ""
     interval: int = 0
     fingerprint: str = ""
+    zone: Zone | None = None
+
+
+def zone_of(result: Result) -> Zone | None:
+    """Prompt tokens [low, high) of the danger zone that a fail of `pool` tells of; None where it tells of none.
+    Measures are what an engine made of them: what is no zone is none."""
+    told = result.measures.get("danger_zone") if result.verdict == Verdict.FAIL else None
+    if not isinstance(told, list) or len(told) != 2:
+        return None
+    low, high = whole_number(told[0]), whole_number(told[1])
+    return (low, high) if low is not None and high is not None and 0 <= low < high <= MOST_TOKENS else None
 
 
 def expiry(at: datetime, interval: int) -> datetime:
@@ -66,10 +82,11 @@ def apply(observations: Iterable[Observation]) -> list[StateChange]:
     for seen in ordered:
         key = (seen.deployment_id, seen.check)
         state = held.get(key)
-        if state is not None and seen.at <= state.last_confirmed:
-            continue
         if state is not None and state.pk:
             touched[state.pk] = state
+        if state is not None and seen.at <= state.last_confirmed:
+            _heard_late(state, seen)
+            continue
         if state is not None and _confirms(state, seen):
             _confirm(state, seen)
             continue
@@ -81,8 +98,11 @@ def apply(observations: Iterable[Observation]) -> list[StateChange]:
         opened.append(held[key])
     CheckState.objects.bulk_update(
         touched.values(),
-        ["last_confirmed", "expires_at", "expiry_noted", "summary", "interval", "run", "result", "closed_at"],
-    )
+        [
+            "last_confirmed", "expires_at", "expiry_noted", "summary", "interval", "run", "result", "closed_at",
+            "zone_low", "zone_high",
+        ],
+    )  # fmt: skip
     CheckState.objects.bulk_create(opened)
     return changes
 
@@ -117,6 +137,31 @@ def _confirm(state: CheckState, seen: Observation) -> None:
     state.expiry_noted = False
     state.summary = seen.summary
     state.run_id, state.result_id = seen.run_id, seen.result_id
+    _widen(state, seen.zone)
+
+
+def _widen(state: CheckState, zone: Zone | None) -> None:
+    if zone is not None:
+        low, high = zone
+        state.zone_low = low if state.zone_low is None else min(low, state.zone_low)
+        state.zone_high = high if state.zone_high is None else max(high, state.zone_high)
+
+
+def _heard_late(state: CheckState, seen: Observation) -> None:
+    """A result older than what is known changes no verdict. The danger zone of a fail was open all the same, in the
+    interval that said so then."""
+    if seen.zone is None:
+        return
+    if seen.at >= state.since:
+        if state.verdict == seen.verdict:
+            _widen(state, seen.zone)
+        return
+    for then in CheckState.objects.filter(
+        deployment_id=seen.deployment_id, check_id=seen.check, node=None, verdict=seen.verdict,
+        since__lte=seen.at, closed_at__gt=seen.at,
+    ):  # fmt: skip
+        _widen(then, seen.zone)
+        then.save(update_fields=["zone_low", "zone_high"])
 
 
 def _opened(before: CheckState | None, seen: Observation) -> CheckState:
@@ -135,6 +180,8 @@ def _opened(before: CheckState | None, seen: Observation) -> CheckState:
         fingerprint=seen.fingerprint,
         run_id=seen.run_id,
         result_id=seen.result_id,
+        zone_low=seen.zone and seen.zone[0],
+        zone_high=seen.zone and seen.zone[1],
     )
 
 

@@ -1,9 +1,11 @@
 """State as intervals: confirmed, closed, expired, never overlapping; one method for now and the past."""
 
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from itertools import pairwise
 
 import pytest
+from django.db import connection
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ class Scene:
         self.run = a_run(self.target)
         self.attempt = 0
 
-    def say(self, verdict, hours, **more):
+    def say(self, verdict, hours, zone=None, **more):
         self.attempt += 1
         at = MONDAY + timedelta(hours=hours)
         row = Result.objects.create(
@@ -38,10 +40,12 @@ class Scene:
             check_id="pool",
             verdict=verdict.value,
             summary="",
+            measures={"danger_zone": zone},
             observed_at=at,
         )
+        more = {"interval": 3600, "zone": states.zone_of(row), **more}
         changes = states.apply(
-            [Observation(self.target.pk, "pool", verdict, at, self.run.pk, row.pk, interval=3600, **more)]
+            [Observation(self.target.pk, "pool", verdict, at, self.run.pk, row.pk, **more)]
         )
         return [(change.before, change.after) for change in changes]
 
@@ -168,3 +172,57 @@ class Intervals(TestCase):
         assert rows[-1][0] == told.value
         held = CheckState.objects.as_of(MONDAY + timedelta(hours=moment))
         assert len(held) == (1 if moment >= rows[0][1] else 0)
+
+
+def zones():
+    return list(CheckState.objects.order_by("since").values_list("zone_low", "zone_high"))
+
+
+def test_a_fail_that_goes_on_over_restarts_holds_the_lengths_of_all_its_pools(scene):
+    scene.say(FAIL, 0, [1, 2_000_000])
+    scene.say(PASS, 1, [2, 3_000_000])
+    for hours, zone in enumerate(
+        ([680_000, 1_048_570], [670_000, 1_048_570], [690_000, 1_048_999], "odd"), 2
+    ):
+        scene.say(FAIL, hours, zone)
+    assert zones() == [(1, 2_000_000), (None, None), (670_000, 1_048_999)]
+
+
+def test_a_zone_that_is_heard_of_late_was_open_all_the_same(scene):
+    scene.say(FAIL, 1, [500, 900])
+    scene.say(PASS, 5)
+    scene.say(FAIL, 7, [600, 900])
+    scene.say(FAIL, 9, [600, 900])
+    assert [
+        scene.say(FAIL, hours, zone) for hours, zone in ((3, [400, 800]), (8, [600, 950]), (6, [1, 2]))
+    ] == [[]] * 3
+    assert zones() == [(400, 900), (None, None), (600, 950)]
+    assert [row[0] for row in scene.intervals()] == ["fail", "pass", "fail"]
+
+
+@pytest.mark.parametrize(
+    ("told", "zone"),
+    [
+        ([681_274, 1_048_570], (681_274, 1_048_570)), (["7", 9.0], (7, 9)), ([9, 7], None), ([7, 7], None), ([-1, 7], None),
+        ([7], None), ([1, 2, 3], None), ("12", None), ({"0": 1}, None), (None, None), ([None, 7], None), ([1, 10**30], None),
+        ([True, 7], None), ([[1], 7], None),
+    ],
+)  # fmt: skip
+def test_what_is_no_zone_is_none(told, zone):
+    result = Result(verdict="fail", measures={"danger_zone": told})
+    assert states.zone_of(result) == zone
+    result.verdict = "pass"
+    assert states.zone_of(result) is None
+
+
+def test_results_of_earlier_releases_come_to_the_same_zones(scene):
+    for hours, verdict, zone in (
+        (0, FAIL, [1, 2_000_000]), (1, PASS, [2, 3]), (2, FAIL, [680_000, 1_048_570]), (3, FAIL, [670_000, 1_048_999]),
+        (4, FAIL, "odd"), (5, FAIL, [9, 7]), (6, PASS, None), (7, FAIL, {"low": 1}),
+    ):  # fmt: skip
+        scene.say(verdict, hours, zone)
+    kept = zones()
+    CheckState.objects.update(zone_low=None, zone_high=None)
+    with connection.cursor() as cursor:
+        cursor.execute(import_module("kvaudit.audits.migrations.0007_state_zone").FILL)
+    assert zones() == kept == [(1, 2_000_000), (None, None), (670_000, 1_048_999), (None, None), (None, None)]

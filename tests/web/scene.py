@@ -14,6 +14,7 @@ from typing import Any
 from django.utils import timezone
 
 from kvaudit.accounts.models import Team, User
+from kvaudit.audits import states
 from kvaudit.audits.models import CheckState, Evidence, Plan, Result, Run, RunEvidence
 from kvaudit.audits.status import required_checks
 from kvaudit.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
@@ -138,6 +139,7 @@ def stands(
     now = timezone.now()
     run = a_run(deployment, verdicts, at=now - timedelta(minutes=3), measures=measures, **fields)
     for result in run.results.all():
+        low, high = states.zone_of(result) or (None, None)
         CheckState.objects.create(
             deployment=deployment,
             check_id=result.check_id,
@@ -149,6 +151,8 @@ def stands(
             expires_at=now - timedelta(minutes=1) if expired else now + timedelta(days=7),
             run=run,
             result=result,
+            zone_low=low,
+            zone_high=high,
         )
     return run
 

@@ -112,24 +112,15 @@ def test_a_zone_that_nobody_looked_at_again_stays_open_and_says_so(people, open_
     assert lines[3].endswith(f",681274,1048570,,one,{looked.isoformat()}")
 
 
-def test_a_fail_that_went_on_over_restarts_endangered_the_lengths_of_all_its_pools(people, pair):
+def test_every_length_that_a_fail_endangered_while_it_lasted_is_told(people, pair):
     now = timezone.now()
-    for days, verdict, zone in (
-        (9, "fail", [1, 2_000_000]),  # before this fail began
-        (6, "pass", [2, 3_000_000]),
-        (5, "fail", [680_000, 1_048_570]),
-        (4, "fail", [670_000, 1_048_570]),
-        (3, "fail", [690_000, 1_048_999]),
-        (2, "fail", "odd"),
-    ):
-        scene.a_run(pair, {"pool": verdict}, at=now - timedelta(days=days), measures={"danger_zone": zone})
-    first, passed, *_, last = Result.objects.order_by("pk")
-    for result, start, end in ((first, 9, 6), (passed, 6, 5), (last, 5, None)):
-        closed = None if end is None else now - timedelta(days=end)
+    run = scene.a_run(pair, {"pool": "fail"}, at=now - timedelta(days=2), measures={"danger_zone": "odd"})
+    for start, end, zone in ((9, 6, (1, 2_000_000)), (5, None, (670_000, 1_048_999))):
         CheckState.objects.create(
-            deployment=pair, check_id="pool", verdict=result.verdict, severity=result.severity,
-            since=now - timedelta(days=start), last_confirmed=result.observed_at, run=result.run, result=result,
-            expires_at=now + timedelta(days=5), closed_at=closed,
+            deployment=pair, check_id="pool", verdict="fail", severity="high", run=run, result=run.results.get(),
+            since=now - timedelta(days=start), last_confirmed=now - timedelta(days=end or 2),
+            expires_at=now + timedelta(days=5), closed_at=None if end is None else now - timedelta(days=end),
+            zone_low=zone[0], zone_high=zone[1],
         )  # fmt: skip
     for query in ("", f"?from={now - timedelta(days=2):%Y-%m-%d}"):
         page = shown(people.viewer.get(f"/d/chat-large/exposure/{query}"))
