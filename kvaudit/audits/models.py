@@ -271,6 +271,7 @@ class Result(models.Model):
             # One in thirty, and what people look for.
             models.Index(
                 fields=["deployment", "verdict", "-id"],
+                include=["run"],
                 condition=~Q(verdict="pass"),
                 name="audits_result_not_passed",
             ),

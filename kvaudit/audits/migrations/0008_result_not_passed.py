@@ -12,6 +12,7 @@ class Migration(migrations.Migration):
             index=models.Index(
                 condition=~models.Q(verdict="pass"),
                 fields=["deployment", "verdict", "-id"],
+                include=["run"],
                 name="audits_result_not_passed",
             ),
         ),
