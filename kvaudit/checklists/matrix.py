@@ -49,10 +49,12 @@ class Cells(Mapping[str, Cell]):
     def __getitem__(self, key: str) -> Cell:
         found = self._made.get(key)
         if found is None:
-            if not self._said:
-                self._said = _by_check(self.states)
+            item = self.items_by_key[key]
+            for check in item.checks:
+                if check not in self._said:
+                    self._said[check] = _of_check(check, self.states)
             found = self._made[key] = stand(
-                self.items_by_key[key],
+                item,
                 self._said,
                 self.moment,
                 created_at=self.created_at,
@@ -81,14 +83,12 @@ class Cells(Mapping[str, Cell]):
         return len(self.items_by_key)
 
 
-def _by_check(states: Sequence[tuple[Any, ...]]) -> dict[str, list[Says]]:
-    """States of nodes beside the deployment's own: always in one order."""
-    found: dict[str, list[Says]] = {}
-    for says in map(Says._make, states):
-        found.setdefault(says.check, []).append(says)
-    for group in found.values():
-        group.sort(key=lambda each: (each.since, each.run_id, each.verdict))
-    return found
+def _of_check(check: str, states: Sequence[tuple[Any, ...]]) -> list[Says]:
+    """The deployment's own and those of its nodes: always in one order."""
+    found = [Says._make(row) for row in states if row[3] == check]
+    return (
+        sorted(found, key=lambda each: (each.since, each.run_id, each.verdict)) if len(found) > 1 else found
+    )
 
 
 class Subject(NamedTuple):

@@ -33,8 +33,10 @@ class Status(StrEnum):
         """Truly or by somebody's word; None where there is nothing to comply with."""
         if self is Status.NOT_APPLICABLE:
             return None
-        return self in (Status.PASS, Status.ATTESTED, Status.WAIVED)
+        return self in _COMPLIES
 
+
+_COMPLIES = frozenset({Status.PASS, Status.ATTESTED, Status.WAIVED})
 
 PROOF_OF_LEAK = frozenset({"canary"})
 """A fail of these is another tenant's text in an answer, whatever it is graded."""
@@ -184,9 +186,9 @@ def stand(
     waiver: Claim | None = None,
     mode: str = "",
 ) -> Cell:
-    """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single
-    nodes); ``mode`` is disaggregated, unified or "" where neither was declared nor read. What failed and has learnt
-    nothing since, neither claim outweighs. ``moment`` and ``created_at`` are microseconds.
+    """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single nodes; none
+    where it never ran); ``mode`` is disaggregated, unified or "" where neither was declared nor read. What failed and
+    has learnt nothing since, neither claim outweighs. ``moment`` and ``created_at`` are microseconds.
 
     Since when: of a pass, when the last of its checks came to pass; of anything else, when the first
     check that now decides began to say so. A check expired when it expired; one that never ran is
@@ -221,7 +223,7 @@ def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, crea
     worst, warn, leak, ends = 0, False, False, None
     for check in item.checks:
         states = said.get(check)
-        if states is None:
+        if not states:
             missing.append(check)
             continue
         for each in states:

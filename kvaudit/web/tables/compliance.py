@@ -147,17 +147,19 @@ def position(row: Row, sort: str) -> str:
 
 def roll_up(rows: Sequence[Row], name: str = "") -> TeamLine:
     by_status = Counter(row.status for row in rows)
-    complying: Counter[str] = Counter()
-    applicable: Counter[str] = Counter()
     # Most deployments share their statuses with others (`checklists.matrix.Rows`).
     alike = Counter(id(row.statuses) for row in rows)
-    for statuses in {id(row.statuses): row.statuses for row in rows}.values():
-        count = alike[id(statuses)]
-        for key, status in statuses.items():
-            if status is not Status.NOT_APPLICABLE:
-                applicable[key] += count
-                if status.complies:
-                    complying[key] += count
+    pairs: Counter[tuple[str, Status]] = Counter()
+    for which, statuses in {id(row.statuses): row.statuses for row in rows}.items():
+        count = alike[which]
+        for pair in statuses.items():
+            pairs[pair] += count
+    complying: Counter[str] = Counter()
+    applicable: Counter[str] = Counter()
+    for (key, status), count in pairs.items():
+        if status is not Status.NOT_APPLICABLE:
+            applicable[key] += count
+            complying[key] += count if status.complies else 0
     return TeamLine(
         name, len(rows), by_status, {key: (complying[key], applicable[key]) for key in applicable}
     )
