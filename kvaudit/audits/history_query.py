@@ -19,7 +19,7 @@ from django.db import connection
 from kvaudit.audits.builds import Builds
 from kvaudit.audits.models import Result
 
-SLICE = 150_000
+SLICE = 100_000
 """Rows that one request looks at, at most."""
 
 PATIENCE = 0.04
