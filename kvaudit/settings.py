@@ -280,6 +280,7 @@ CELERY_BEAT_SCHEDULE = {
     "consume incidents": _every("kvaudit.incidents.tasks.consume", _beat_seconds),
     "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),
     "verify ledger": _every("kvaudit.ledger.tasks.verify_when_due", 300),
+    "tell of ledger": _every("kvaudit.notify.tasks.tell_of_ledger", 60),
     "expire evidence": _every("kvaudit.audits.tasks.expire_evidence", 6 * 3600),
     "count days": _every("kvaudit.checklists.tasks.count_days", 3600),
 }

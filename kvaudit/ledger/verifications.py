@@ -28,6 +28,10 @@ class VerificationQuerySet(models.QuerySet["Verification"]):
         """Those that came to know something."""
         return self.ended().exclude(outcome=Outcome.ERROR)
 
+    def to_tell(self) -> VerificationQuerySet:
+        """Those that found it broken, and of which nobody has been told; oldest first."""
+        return self.filter(outcome=Outcome.BROKEN, told=False).order_by("finished_at", "pk")
+
     def open(self) -> VerificationQuerySet:
         """Waiting or under way, a lost one included; newest first."""
         return self.filter(finished_at=None).order_by("-pk")
@@ -52,6 +56,7 @@ class Verification(models.Model):
     last_hash = models.CharField(max_length=64, blank=True)
     outcome = models.CharField(max_length=10, choices=Outcome.choices, blank=True)
     sentence = models.CharField(max_length=500, blank=True)
+    told = models.BooleanField(default=False)  # of one that found it broken: channels have been looked for
 
     objects = VerificationQuerySet.as_manager()
 

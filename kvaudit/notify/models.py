@@ -26,6 +26,7 @@ class Event(models.TextChoices):
     OVERDUE = "overdue", "An audit is overdue"
     EXPIRING = "expiring", "A waiver or an attestation is about to expire"
     TOO_FAST = "too_fast", "Production prompts were prefilled too fast to be true"
+    LEDGER = "ledger", "The ledger was found broken"
     TEST = "test", "Test message"
 
 

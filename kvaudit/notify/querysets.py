@@ -26,9 +26,11 @@ class ChannelQuerySet(models.QuerySet["Channel"]):
             return self.all()
         return self.filter(team_id__in=access.team_ids_where("manage_channels"))
 
-    def hearing(self, event: str, team: Team) -> Self:
-        """Enabled channels that are told of this event of a deployment of this team."""
-        return self.filter(Q(team=None) | Q(team=team), enabled=True, events__contains=[event])
+    def hearing(self, event: str, team: Team | None) -> Self:
+        """Enabled channels that are told of this event of a deployment of this team; None: of one that concerns
+        every team."""
+        concerned = Q() if team is None else Q(team=None) | Q(team=team)
+        return self.filter(concerned, enabled=True, events__contains=[event])
 
     def with_latest(self, count: int) -> Self:
         """Team joined, and the keys of the ``count`` newest messages of each as ``latest`` (a list)."""

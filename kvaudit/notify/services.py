@@ -17,8 +17,9 @@ from kvaudit.notify.models import Channel, Delivery, Event, OutboxMessage
 from kvaudit.transport import Redactor, redact_text
 
 
-def enqueue(*, event: str, subject: str, payload: dict[str, Any], team: Team) -> list[OutboxMessage]:
-    """One message for every channel that hears of this event of this team's deployments.
+def enqueue(*, event: str, subject: str, payload: dict[str, Any], team: Team | None) -> list[OutboxMessage]:
+    """One message for every channel that hears of this event of this team's deployments; without a team, for every
+    channel that hears of it.
 
     Call it inside the transaction that makes the event true: both are kept, or neither. ``payload``
     is plain JSON; anything in it that looks like a secret is redacted. Nothing is sent here.

@@ -10,15 +10,15 @@ from django.apps import apps
 from kvaudit.notify.models import Channel
 from tests.notify.test_services import a_channel
 
-MIGRATION = import_module("kvaudit.notify.migrations.0003_too_fast")
-
 
 @pytest.mark.django_db
-def test_too_fast_is_for_who_heard_everything() -> None:
-    everything = ["fail", "error", "overdue", "expiring"]
+@pytest.mark.parametrize("name", ["0003_too_fast", "0004_ledger"])
+def test_a_new_event_is_for_who_heard_everything(name: str) -> None:
+    migration = import_module(f"kvaudit.notify.migrations.{name}")
+    everything = migration.EVERYTHING
     all_of_it, some = a_channel(events=everything), a_channel(events=everything[:3])
-    MIGRATION.tell_who_hears_everything(apps, None)
-    assert Channel.objects.get(pk=all_of_it.pk).events == [*everything, "too_fast"]
+    migration.tell_who_hears_everything(apps, None)
+    assert Channel.objects.get(pk=all_of_it.pk).events == [*everything, name[5:]]
     assert Channel.objects.get(pk=some.pk).events == everything[:3]
-    MIGRATION.untell(apps, None)
+    migration.untell(apps, None)
     assert Channel.objects.get(pk=all_of_it.pk).events == everything

@@ -1,0 +1,50 @@
+import django.contrib.postgres.fields
+from django.db import migrations, models
+
+import kvaudit.notify.models
+
+EVERYTHING = ["fail", "error", "overdue", "expiring", "too_fast"]
+EVENTS = [
+    ("fail", "A check failed"),
+    ("error", "An audit ended in error"),
+    ("overdue", "An audit is overdue"),
+    ("expiring", "A waiver or an attestation is about to expire"),
+    ("too_fast", "Production prompts were prefilled too fast to be true"),
+    ("ledger", "The ledger was found broken"),
+    ("test", "Test message"),
+]
+
+
+def tell_who_hears_everything(apps, schema_editor):
+    """A channel that is told of everything is told of the new event too."""
+    for channel in apps.get_model("notify", "Channel").objects.filter(events__contains=EVERYTHING):
+        channel.events = [*channel.events, "ledger"]
+        channel.save(update_fields=["events"])
+
+
+def untell(apps, schema_editor):
+    for channel in apps.get_model("notify", "Channel").objects.filter(events__contains=["ledger"]):
+        channel.events = [event for event in channel.events if event != "ledger"]
+        channel.save(update_fields=["events"])
+
+
+class Migration(migrations.Migration):
+    dependencies = [("notify", "0003_too_fast")]
+
+    operations = [
+        migrations.AlterField(
+            model_name="channel",
+            name="events",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.CharField(choices=EVENTS, max_length=20),
+                default=kvaudit.notify.models.every_event,
+                size=None,
+            ),
+        ),
+        migrations.AlterField(
+            model_name="outboxmessage",
+            name="event",
+            field=models.CharField(choices=EVENTS, max_length=20),
+        ),
+        migrations.RunPython(tell_who_hears_everything, untell),
+    ]

@@ -1,0 +1,63 @@
+"""A ledger that was found broken is told of once, to every channel that hears of it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from kvaudit.ledger.verifications import Verification
+from kvaudit.notify import tasks
+from kvaudit.notify.models import Channel, OutboxMessage
+from tests.factories import a_team
+from tests.notify.test_services import a_channel
+
+pytestmark = pytest.mark.django_db
+
+
+def found(outcome: str, hours_ago: int) -> None:
+    at = timezone.now() - timedelta(hours=hours_ago)
+    Verification.objects.create(
+        asked_by="system:tests", asked_at=at, finished_at=at, outcome=outcome, sentence="Entry 3 was altered."
+    )
+
+
+def test_every_channel_that_hears_of_it_is_told_once() -> None:
+    everywhere, of_a_team = a_channel(events=["ledger"]), a_channel(events=["fail", "ledger"], team=a_team())
+    a_channel(events=["fail"])
+    Channel.objects.filter(pk=a_channel(events=["ledger"]).pk).update(enabled=False)
+    found("intact", 30)
+    assert not tasks.tell_when_ledger_is_broken()
+    found("broken", 6)
+    found("broken", 5)
+    assert tasks.tell_when_ledger_is_broken()
+    assert not tasks.tell_when_ledger_is_broken()
+    told = OutboxMessage.objects.all()
+    assert {each.channel for each in told} == {everywhere, of_a_team}
+    assert {each.event for each in told} == {"ledger"}
+    assert told[0].subject.startswith("The ledger is broken, as found on ")
+    assert told[0].payload["url"].endswith("/settings/ledger/")
+    assert "Entry 3" not in str(told[0].payload), "entries are for those who may read the ledger"
+
+
+def test_it_is_told_again_only_after_it_was_in_order() -> None:
+    a_channel(events=["ledger"])
+    found("broken", 50)
+    assert tasks.tell_when_ledger_is_broken()
+    found("error", 40)  # came to know nothing
+    found("broken", 30)
+    assert not tasks.tell_when_ledger_is_broken()
+    found("intact", 20)
+    found("broken", 10)
+    assert tasks.tell_when_ledger_is_broken()
+    assert OutboxMessage.objects.count() == 2
+
+
+def test_nothing_is_said_of_a_ledger_in_order_or_never_looked_at() -> None:
+    a_channel(events=["ledger"])
+    assert not tasks.tell_when_ledger_is_broken()
+    found("intact", 2)
+    found("error", 1)
+    assert not tasks.tell_when_ledger_is_broken()
+    assert not OutboxMessage.objects.exists()
