@@ -107,6 +107,8 @@ class Up:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                # As from a terminal: who runs the tests in the background has interrupts ignored, and make heeds that.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
 
     def said(self) -> str:
