@@ -18,6 +18,7 @@ from django.db import connection
 
 from kvaudit.audits.builds import Builds
 from kvaudit.audits.models import Result
+from kvaudit.verdict import Verdict
 
 SLICE = 100_000
 """Rows that one request looks at, at most."""
@@ -197,12 +198,15 @@ _OWN_ROWS = "SELECT id FROM audits_result WHERE {clauses} AND id < %(ceiling)s O
 
 
 def _floor(asked: Question, ceiling: int, lowest: int, step: int) -> int:
-    """The key down to which the next ``step`` rows reach. Of a single deployment its own rows count, of the check and
-    the verdict that are asked for: the index holds both."""
+    """The key down to which the next ``step`` rows reach. Of a single deployment its own rows count: of the check
+    that is asked for, or else of the verdict where it is not a pass. An index holds each of the three, in order."""
     if asked.deployments is None or len(asked.deployments) != 1:
         return max(lowest, ceiling - step)
-    asks = {"deployment_id": asked.deployments[0], "check_id": asked.check, "verdict": asked.verdict}
-    named: dict[str, Any] = {column: value for column, value in asks.items() if value}
+    named: dict[str, Any] = {"deployment_id": asked.deployments[0]}
+    if asked.check:
+        named["check_id"] = asked.check
+    elif asked.verdict not in ("", Verdict.PASS):
+        named["verdict"] = asked.verdict
     sql = _OWN_ROWS.format(clauses=_all([f"{column} = %({column})s" for column in named]))
     with connection.cursor() as cursor:
         cursor.execute(sql, {**named, "ceiling": ceiling, "skip": step - 1})

@@ -44,7 +44,8 @@ class Observation:
 def zone_of(result: Result) -> Zone | None:
     """Prompt tokens [low, high) of the danger zone that a fail of `pool` tells of; None where it tells of none.
     Measures are what an engine made of them: what is no zone is none."""
-    told = result.measures.get("danger_zone") if result.verdict == Verdict.FAIL else None
+    failed = result.verdict == Verdict.FAIL and isinstance(result.measures, dict)
+    told = result.measures.get("danger_zone") if failed else None
     if not isinstance(told, list) or len(told) != 2:
         return None
     low, high = whole_number(told[0]), whole_number(told[1])
@@ -82,11 +83,11 @@ def apply(observations: Iterable[Observation]) -> list[StateChange]:
     for seen in ordered:
         key = (seen.deployment_id, seen.check)
         state = held.get(key)
-        if state is not None and state.pk:
-            touched[state.pk] = state
         if state is not None and seen.at <= state.last_confirmed:
             _heard_late(state, seen)
             continue
+        if state is not None and state.pk:
+            touched[state.pk] = state
         if state is not None and _confirms(state, seen):
             _confirm(state, seen)
             continue
@@ -152,16 +153,20 @@ def _heard_late(state: CheckState, seen: Observation) -> None:
     interval that said so then."""
     if seen.zone is None:
         return
-    if seen.at >= state.since:
-        if state.verdict == seen.verdict:
-            _widen(state, seen.zone)
-        return
-    for then in CheckState.objects.filter(
-        deployment_id=seen.deployment_id, check_id=seen.check, node=None, verdict=seen.verdict,
-        since__lte=seen.at, closed_at__gt=seen.at,
-    ):  # fmt: skip
-        _widen(then, seen.zone)
-        then.save(update_fields=["zone_low", "zone_high"])
+    then: Iterable[CheckState] = [state]
+    if seen.at < state.since:
+        then = CheckState.objects.filter(
+            deployment_id=seen.deployment_id,
+            check_id=seen.check,
+            node=None,
+            since__lte=seen.at,
+            closed_at__gt=seen.at,
+        )
+    for each in then:
+        if each.verdict == seen.verdict:
+            _widen(each, seen.zone)
+            # Its other columns belong to whoever confirms or expires it; one that is not stored yet will be.
+            CheckState.objects.filter(pk=each.pk).update(zone_low=each.zone_low, zone_high=each.zone_high)
 
 
 def _opened(before: CheckState | None, seen: Observation) -> CheckState:

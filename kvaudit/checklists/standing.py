@@ -160,12 +160,10 @@ class Cell:
 
 
 RANK = {Verdict.PASS.value: 0, Verdict.INCONCLUSIVE.value: 1, Verdict.ERROR.value: 2, Verdict.FAIL.value: 3}
-_VERDICTS = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.FAIL)
-_STATUSES = (Status.PASS, Status.INCONCLUSIVE, Status.ERROR, Status.FAIL)
-
-
 """How bad a state is. What nobody can read as a verdict is an error (2), as everywhere, and what has expired is
 not known (1)."""
+_VERDICTS = (Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.FAIL)
+_STATUSES = (Status.PASS, Status.INCONCLUSIVE, Status.ERROR, Status.FAIL)
 
 
 def by_ranks(item: Item, ranks: Mapping[str, int], mode: str) -> Status:

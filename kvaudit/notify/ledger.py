@@ -17,28 +17,40 @@ NEXT = (
 
 @transaction.atomic
 def tell_of_ledger() -> bool:
-    """Whether a message was put into the outbox: once for a ledger that was in order before, or never looked at, and
-    not again for every verification that finds it broken still. Safe to run twice at once."""
+    """Whether somebody is told: of each time that the ledger, in order before or never looked at, was found broken,
+    and not again for every verification that finds it broken still. While no channel hears of it, it stays to be
+    told. Safe to run twice at once."""
     found = list(Verification.objects.to_tell().select_for_update(skip_locked=True))
-    if not found:
+    begun = [each for each in found if _began(each)]
+    if begun and not _tell(begun[-1]):
         return False
-    first = found[0]
     Verification.objects.filter(pk__in=[each.pk for each in found]).update(told=True)
-    before = Verification.objects.decided().filter(finished_at__lt=first.finished_at).first()
-    if before is not None and before.outcome == Outcome.BROKEN:
-        return False
-    when = f"{first.finished_at:%Y-%m-%d %H:%M} UTC"
-    enqueue(
+    return bool(begun)
+
+
+def _began(broken: Verification) -> bool:
+    before = Verification.objects.decided().filter(finished_at__lt=broken.finished_at).first()
+    return before is None or before.outcome != Outcome.BROKEN
+
+
+def _tell(broken: Verification) -> bool:
+    """Whether a channel hears of it."""
+    last = Verification.objects.decided().first()
+    over = last is not None and last.outcome != Outcome.BROKEN
+    when = f"{broken.finished_at:%Y-%m-%d %H:%M} UTC"
+    subject = f"The ledger was found broken on {when}"
+    since = " A later verification found it in order." if over else ""
+    messages = enqueue(
         event=Event.LEDGER.value,
-        subject=f"The ledger is broken, as found on {when}",
+        subject=subject,
         payload={
             "event": Event.LEDGER.value,
-            "summary": f"The ledger is broken, as found on {when}: it was changed, or part of it is missing. What it "
-            "proves of audits and of people's acts is in doubt.",
+            "summary": f"{subject}: it was changed, or part of it is missing. What it proves of audits and of people's "
+            f"acts is in doubt.{since}",
             "next": NEXT,
-            "found_at": first.finished_at.isoformat() if first.finished_at else "",
+            "found_at": broken.finished_at.isoformat() if broken.finished_at else "",
             "url": f"{settings.BASE_URL}/settings/ledger/",
         },
         team=None,
     )
-    return True
+    return bool(messages)

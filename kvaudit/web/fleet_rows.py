@@ -1,5 +1,6 @@
 """Rows of the fleet's table. By hand: a page has fifty, each of some forty parts, and a template takes three
-times as long. What others wrote goes through `foreign`, all else is a constant, a number or a mark."""
+times as long. What people and engines wrote goes through `foreign`, names of ours are escaped, all else is a constant
+or a number."""
 
 from __future__ import annotations
 

@@ -58,6 +58,8 @@ def test_slices_of_any_size_find_the_same(filled, monkeypatch, step):
         Question(deployments=(filled[0].pk,)),
         Question(check="version", deployments=(filled[1].pk,)),
         Question(deployments=(filled[0].pk, filled[1].pk), trigger="drift"),
+        Question(deployments=(filled[0].pk,), verdict="fail"),
+        Question(deployments=(filled[0].pk,), verdict="pass", check="pool"),
     ):
         wanted = Result.objects.order_by("-id")
         if asked.verdict:
@@ -79,6 +81,24 @@ def test_a_slice_that_ends_early_says_how_far_it_searched(filled, monkeypatch):
     assert found.older is not None
     assert found.searched_to == Result.objects.get(pk=found.older).observed_at
     assert found.looked_at == 20
+
+
+@pytest.mark.parametrize("check", ["", "version"])
+def test_of_one_deployment_as_many_rows_of_its_own_are_looked_at(filled, monkeypatch, check):
+    monkeypatch.setattr(history_query, "FIRST_STEP", 20)
+    monkeypatch.setattr(history_query, "SLICE", 20)
+    (first, _), verdict = filled, "fail" if check else "pass"
+    rows = Result.objects.filter(deployment=first, **({"check_id": check} if check else {})).order_by("-id")
+    found = page_of(Question(deployments=(first.pk,), check=check, verdict=verdict, trigger="manual"))
+    assert (found.looked_at, found.older) == (20, rows[19].pk)
+
+
+def test_what_did_not_pass_is_found_at_once_however_much_passed(filled, monkeypatch):
+    monkeypatch.setattr(history_query, "FIRST_STEP", 20)
+    monkeypatch.setattr(history_query, "SLICE", 20)
+    scene.a_run(filled[0], {"version": "pass"}, at=timezone.now())
+    found = page_of(Question(deployments=(filled[0].pk,), verdict="fail"))
+    assert ([row.verdict for row in found.rows], found.older) == (["fail"], None)
 
 
 def test_impatience_ends_a_slice(filled, monkeypatch):

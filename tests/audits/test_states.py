@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -198,6 +199,12 @@ def test_a_zone_that_is_heard_of_late_was_open_all_the_same(scene):
     ] == [[]] * 3
     assert zones() == [(400, 900), (None, None), (600, 950)]
     assert [row[0] for row in scene.intervals()] == ["fail", "pass", "fail"]
+    with CaptureQueriesContext(connection) as queries:
+        scene.say(FAIL, 2)
+        scene.say(PASS, 8, [1, 2])
+    assert not [each["sql"] for each in queries if "UPDATE" in each["sql"]], (
+        "what is late and says nothing writes nothing"
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,11 +225,12 @@ def test_what_is_no_zone_is_none(told, zone):
 def test_results_of_earlier_releases_come_to_the_same_zones(scene):
     for hours, verdict, zone in (
         (0, FAIL, [1, 2_000_000]), (1, PASS, [2, 3]), (2, FAIL, [680_000, 1_048_570]), (3, FAIL, [670_000, 1_048_999]),
-        (4, FAIL, "odd"), (5, FAIL, [9, 7]), (6, PASS, None), (7, FAIL, {"low": 1}),
+        (4, FAIL, "odd"), (5, FAIL, [9, 7]), (5.2, FAIL, [1, 2, 3]), (6, PASS, None), (7, FAIL, {"low": 1}),
+        (5.5, FAIL, [660_000, 700_000]), (0.5, FAIL, [1, 2_000_001]),
     ):  # fmt: skip
         scene.say(verdict, hours, zone)
     kept = zones()
     CheckState.objects.update(zone_low=None, zone_high=None)
     with connection.cursor() as cursor:
         cursor.execute(import_module("kvaudit.audits.migrations.0007_state_zone").FILL)
-    assert zones() == kept == [(1, 2_000_000), (None, None), (670_000, 1_048_999), (None, None), (None, None)]
+    assert zones() == kept == [(1, 2_000_001), (None, None), (660_000, 1_048_999), (None, None), (None, None)]

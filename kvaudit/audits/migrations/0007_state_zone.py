@@ -9,7 +9,8 @@ FROM (
   FROM audits_checkstate held
   JOIN audits_result result ON result.deployment_id = held.deployment_id AND result.check_id = 'pool'
     AND result.verdict = 'fail'
-    AND (result.id = held.result_id OR result.observed_at BETWEEN held.since AND held.last_confirmed)
+    AND (result.id = held.result_id OR result.observed_at >= held.since
+      AND (result.observed_at <= held.last_confirmed OR result.observed_at < held.closed_at))
   CROSS JOIN LATERAL (
     SELECT result.measures -> 'danger_zone' ->> 0 AS low, result.measures -> 'danger_zone' ->> 1 AS high
   ) AS written
@@ -18,6 +19,8 @@ FROM (
            CASE WHEN written.high ~ '^[0-9]{1,15}$' THEN written.high::bigint END AS high
   ) AS zone
   WHERE held.check_id = 'pool' AND held.verdict = 'fail' AND held.node_id IS NULL AND zone.low < zone.high
+    AND CASE WHEN jsonb_typeof(result.measures -> 'danger_zone') = 'array'
+      THEN jsonb_array_length(result.measures -> 'danger_zone') = 2 END
   GROUP BY held.id
 ) AS told
 WHERE state.id = told.id
