@@ -134,15 +134,18 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
             )
         )
 
+    def concluded(self) -> Self:
+        """Intervals of whole deployments that came to know something, newest first."""
+        return self.filter(node=None, verdict__in=("pass", "fail")).order_by("-since", "-id")
+
     def _concluded_before(self) -> models.QuerySet[CheckState]:
         """Earlier intervals of the same check that came to know something, newest first."""
-        return self.model._default_manager.filter(
+        rows: CheckStateQuerySet = self.model._default_manager.all()
+        return rows.concluded().filter(
             deployment=models.OuterRef("deployment"),
             check_id=models.OuterRef("check_id"),
-            node=None,
             since__lt=models.OuterRef("since"),
-            verdict__in=("pass", "fail"),
-        ).order_by("-since", "-id")
+        )
 
     def history(self, deployment: Deployment, check_id: str) -> Self:
         """Every interval of one check, newest first."""

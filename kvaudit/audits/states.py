@@ -149,24 +149,20 @@ def _widen(state: CheckState, zone: Zone | None) -> None:
 
 
 def _heard_late(state: CheckState, seen: Observation) -> None:
-    """A result older than what is known changes no verdict. The danger zone of a fail was open all the same, in the
-    interval that said so then."""
+    """A result older than what is known changes no verdict. The danger zone of a fail was open all the same: its
+    lengths go to the fail that lasted then, be it that tests came to nothing since it was last seen."""
     if seen.zone is None:
         return
-    then: Iterable[CheckState] = [state]
-    if seen.at < state.since:
-        then = CheckState.objects.filter(
-            deployment_id=seen.deployment_id,
-            check_id=seen.check,
-            node=None,
-            since__lte=seen.at,
-            closed_at__gt=seen.at,
+    lasted: CheckState | None = state
+    if seen.at < state.since or state.verdict != seen.verdict:
+        concluded = CheckState.objects.concluded().filter(
+            deployment_id=seen.deployment_id, check_id=seen.check, since__lte=seen.at
         )
-    for each in then:
-        if each.verdict == seen.verdict:
-            _widen(each, seen.zone)
-            # Its other columns belong to whoever confirms or expires it; one that is not stored yet will be.
-            CheckState.objects.filter(pk=each.pk).update(zone_low=each.zone_low, zone_high=each.zone_high)
+        lasted = concluded.first()
+    if lasted is not None and lasted.verdict == seen.verdict:
+        _widen(lasted, seen.zone)
+        # Its other columns belong to whoever confirms or expires it; one that is not stored yet will be.
+        CheckState.objects.filter(pk=lasted.pk).update(zone_low=lasted.zone_low, zone_high=lasted.zone_high)
 
 
 def _opened(before: CheckState | None, seen: Observation) -> CheckState:

@@ -207,6 +207,19 @@ def test_a_zone_that_is_heard_of_late_was_open_all_the_same(scene):
     )
 
 
+def test_a_zone_is_widened_while_tests_come_to_nothing_and_not_once_it_was_closed(scene):
+    scene.say(FAIL, 1, [500, 900])
+    scene.say(INCONCLUSIVE, 5)
+    scene.say(FAIL, 4, [450, 900])
+    scene.say(INCONCLUSIVE, 7)
+    scene.say(FAIL, 6, [400, 950])
+    assert zones() == [(400, 950), (None, None)]
+    scene.say(PASS, 10)
+    scene.say(INCONCLUSIVE, 12)
+    scene.say(FAIL, 11, [1, 2_000])
+    assert zones() == [(400, 950), (None, None), (None, None), (None, None)]
+
+
 @pytest.mark.parametrize(
     ("told", "zone"),
     [
