@@ -239,6 +239,8 @@ def plans_of(deployments: Iterable[Planned], *, moment: datetime | None = None) 
     """Deployment id -> enabled plans that select it, now or at a past moment. Two queries."""
     wanted = {each.pk: each for each in deployments}
     found: dict[int, list[Plan]] = {pk: [] for pk in wanted}
+    if not wanted:
+        return found
     plans = Plan.objects.enabled() if moment is None else Plan.objects.at(moment).filter(enabled=True)
     by_id = {plan.pk: plan for plan in plans}
     for plan in by_id.values():

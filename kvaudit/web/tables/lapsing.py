@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kvaudit.accounts.models import User
-from kvaudit.audits.models import CheckState, Plan
+from kvaudit.audits.models import CheckState
+from kvaudit.audits.status import plans_of
 from kvaudit.fleet.models import Deployment
 
 LAPSING_WITHIN = timedelta(days=7)
@@ -58,19 +58,11 @@ def lapsing(user: User, now: datetime) -> list[Lapsing]:
 
 def _planned(deployments: Collection[Deployment]) -> Mapping[int, Mapping[str, datetime]]:
     """Deployment id -> check -> when the next plan that is switched on runs it."""
-    due: dict[int, dict[str, datetime]] = defaultdict(dict)
-    if not deployments:
-        return due
-    plans = Plan.objects.enabled().filter(next_due__isnull=False)
-    named = plans.filter(deployments__in=deployments).values_list("deployments", "checks", "next_due")
-    chosen = [
-        (deployment.pk, plan.checks, plan.next_due)
-        for plan in plans.exclude(team=None, engine="")
-        for deployment in deployments
-        if plan.matches(deployment)
-    ]
-    for pk, checks, moment in [*named, *chosen]:
-        assert moment is not None  # filtered above
-        for check in checks:
-            due[pk][check] = min(moment, due[pk].get(check, moment))
-    return due
+    found: dict[int, dict[str, datetime]] = {}
+    for pk, plans in plans_of(deployments).items():
+        due = found[pk] = {}
+        for plan in plans:
+            if plan.next_due is not None:
+                for check in plan.checks:
+                    due[check] = min(plan.next_due, due.get(check, plan.next_due))
+    return found
