@@ -6,7 +6,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 from django.utils import timezone
 
 SILENT = timedelta(seconds=60)
@@ -29,8 +29,15 @@ class VerificationQuerySet(models.QuerySet["Verification"]):
         return self.ended().exclude(outcome=Outcome.ERROR)
 
     def to_tell(self) -> VerificationQuerySet:
-        """Those that found it broken, and of which nobody has been told; oldest first."""
-        return self.filter(outcome=Outcome.BROKEN, told=False).order_by("finished_at", "pk")
+        """Those that found it broken, and of which nobody has been told."""
+        return self.filter(outcome=Outcome.BROKEN, told=False)
+
+    def beginning(self) -> VerificationQuerySet:
+        """Those before which no walk had found it broken: the last that decided anything found it in order, or there
+        was none."""
+        earlier = Verification.objects.decided().filter(finished_at__lt=OuterRef("finished_at"))
+        rows = self.annotate(before=Subquery(earlier.values("outcome")[:1]))
+        return rows.filter(Q(before=None) | ~Q(before=Outcome.BROKEN))
 
     def open(self) -> VerificationQuerySet:
         """Waiting or under way, a lost one included; newest first."""

@@ -20,17 +20,13 @@ def tell_of_ledger() -> bool:
     """Whether somebody is told: of each time that the ledger, in order before or never looked at, was found broken,
     and not again for every verification that finds it broken still. While no channel hears of it, it stays to be
     told. Safe to run twice at once."""
-    found = list(Verification.objects.to_tell().select_for_update(skip_locked=True))
-    begun = [each for each in found if _began(each)]
-    if begun and not _tell(begun[-1]):
+    locked = Verification.objects.to_tell().select_for_update(skip_locked=True)
+    found = Verification.objects.filter(pk__in=[each.pk for each in locked])
+    begun = found.beginning().order_by("finished_at", "pk").last()
+    if begun is not None and not _tell(begun):
         return False
-    Verification.objects.filter(pk__in=[each.pk for each in found]).update(told=True)
-    return bool(begun)
-
-
-def _began(broken: Verification) -> bool:
-    before = Verification.objects.decided().filter(finished_at__lt=broken.finished_at).first()
-    return before is None or before.outcome != Outcome.BROKEN
+    found.update(told=True)
+    return begun is not None
 
 
 def _tell(broken: Verification) -> bool:

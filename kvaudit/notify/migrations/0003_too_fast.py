@@ -2,6 +2,7 @@ import django.contrib.postgres.fields
 from django.db import migrations, models
 
 import kvaudit.notify.models
+from kvaudit.notify.migrations._new_event import for_who_hears
 
 EVERYTHING = ["fail", "error", "overdue", "expiring"]
 EVENTS = [
@@ -13,18 +14,7 @@ EVENTS = [
     ("test", "Test message"),
 ]
 
-
-def tell_who_hears_everything(apps, schema_editor):
-    """A channel that is told of everything is told of the new event too."""
-    for channel in apps.get_model("notify", "Channel").objects.filter(events__contains=EVERYTHING):
-        channel.events = [*channel.events, "too_fast"]
-        channel.save(update_fields=["events"])
-
-
-def untell(apps, schema_editor):
-    for channel in apps.get_model("notify", "Channel").objects.filter(events__contains=["too_fast"]):
-        channel.events = [event for event in channel.events if event != "too_fast"]
-        channel.save(update_fields=["events"])
+tell_who_hears_everything, untell = for_who_hears(EVERYTHING, "too_fast")
 
 
 class Migration(migrations.Migration):

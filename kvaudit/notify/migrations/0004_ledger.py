@@ -2,6 +2,7 @@ import django.contrib.postgres.fields
 from django.db import migrations, models
 
 import kvaudit.notify.models
+from kvaudit.notify.migrations._new_event import for_who_hears
 
 EVERYTHING = ["fail", "error", "overdue", "expiring", "too_fast"]
 EVENTS = [
@@ -14,18 +15,7 @@ EVENTS = [
     ("test", "Test message"),
 ]
 
-
-def tell_who_hears_everything(apps, schema_editor):
-    """A channel that is told of everything is told of the new event too."""
-    for channel in apps.get_model("notify", "Channel").objects.filter(events__contains=EVERYTHING):
-        channel.events = [*channel.events, "ledger"]
-        channel.save(update_fields=["events"])
-
-
-def untell(apps, schema_editor):
-    for channel in apps.get_model("notify", "Channel").objects.filter(events__contains=["ledger"]):
-        channel.events = [event for event in channel.events if event != "ledger"]
-        channel.save(update_fields=["events"])
+tell_who_hears_everything, untell = for_who_hears(EVERYTHING, "ledger")
 
 
 class Migration(migrations.Migration):
