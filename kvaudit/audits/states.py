@@ -167,7 +167,7 @@ def _heard_late(state: CheckState, seen: Observation) -> None:
 
 def _opened(before: CheckState | None, seen: Observation) -> CheckState:
     interval = seen.interval or (before.interval if before else 0)
-    return CheckState(
+    opened = CheckState(
         deployment_id=seen.deployment_id,
         check_id=seen.check,
         verdict=seen.verdict.value,
@@ -181,9 +181,9 @@ def _opened(before: CheckState | None, seen: Observation) -> CheckState:
         fingerprint=seen.fingerprint,
         run_id=seen.run_id,
         result_id=seen.result_id,
-        zone_low=seen.zone and seen.zone[0],
-        zone_high=seen.zone and seen.zone[1],
     )
+    _widen(opened, seen.zone)
+    return opened
 
 
 def _change(before: CheckState | None, seen: Observation) -> StateChange | None:

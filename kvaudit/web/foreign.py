@@ -4,9 +4,9 @@ Besides HTML escaping, which Django does, two things can deceive a reader: chara
 invisible or reorder their neighbours (control characters, bidirectional overrides, zero-width
 marks), and length. The first are spelled out, the second folds into a details element.
 
-What is put into a SafeString here and in `marks` and `moments` is escaped, a constant or a number. Django's `mark_safe`
-and `conditional_escape` also know lazy texts and objects with HTML of their own; that costs more than the rest of it,
-and pages have hundreds.
+What is put into a SafeString here, in `marks`, `standing_marks` and `moments` is escaped, a constant or a number.
+Django's `mark_safe` and `conditional_escape` also know lazy texts and objects with HTML of their own; that costs more
+than the rest of it, and pages have hundreds.
 """
 
 from __future__ import annotations

@@ -66,9 +66,9 @@ def numbered(value: object, label: str, below: str, said: str) -> SafeString:
     """A mark of a row of marks: ``label`` above, ``below`` under it; ``said`` for screen readers
     and as title."""
     name = kind(value)
-    said, below = escaped(said), escaped(below)
+    said = escaped(said)
     return SafeString(
         f'<li title="{said}"><span aria-hidden="true">{escaped(label)}</span>'
         f'<span class="verdict verdict-{name}">{_ICONS[name]}</span>'
-        f'<span aria-hidden="true">{below}</span><span class="vh">{said}</span></li>'
+        f'<span aria-hidden="true">{escaped(below)}</span><span class="vh">{said}</span></li>'
     )

@@ -190,7 +190,7 @@ def position(row: Row, sort: str) -> str:
 
 
 def filled(rows: Sequence[Row]) -> list[Row]:
-    """The rows in sight with pool bar, versions, last passes, and incidents: a few queries for all."""
+    """The rows in sight with pool bar, versions, last passes and incidents: a few queries for all."""
     ids = [row.id for row in rows]
     pools: dict[int, PoolBar | None] = {}
     for deployment_id, measures in (
