@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib.auth.models import AbstractUser, Group
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.querysets import ApiTokenQuerySet, TeamQuerySet
 from kvaudit.accounts.roles import Role
 
@@ -72,7 +72,7 @@ class ApiToken(models.Model):
     scopes = ArrayField(models.CharField(max_length=10, choices=TokenScope.choices))
     team = models.ForeignKey(Team, on_delete=models.CASCADE, null=True, blank=True, related_name="+")
     deployments = ArrayField(models.CharField(max_length=100), default=list, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)

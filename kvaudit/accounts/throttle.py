@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from django.db import connection
-from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
+from kvaudit import clock
 from kvaudit.accounts.models import FailedLogins
 
 # One statement, so that two processes that count at once both count.
@@ -24,14 +24,14 @@ ON CONFLICT (key) DO UPDATE SET
 def failures(subjects: Iterable[str]) -> dict[str, int]:
     """Remembered failures of each subject; one query."""
     keys = {_key(subject): subject for subject in subjects}
-    found = FailedLogins.objects.filter(key__in=keys, until__gt=timezone.now())
+    found = FailedLogins.objects.filter(key__in=keys, until__gt=clock.now())
     counted = {keys[key]: count for key, count in found.values_list("key", "failures")}
     return {subject: counted.get(subject, 0) for subject in keys.values()}
 
 
 def count(subject: str, remembered: timedelta) -> None:
     """One failure more, remembered from now on; what nobody remembers goes."""
-    now = timezone.now()
+    now = clock.now()
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, [_key(subject), now + remembered, now])
     FailedLogins.objects.filter(until__lte=now).delete()

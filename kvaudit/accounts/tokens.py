@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import ApiToken, Team, TokenScope, User
@@ -59,7 +59,7 @@ def authenticate(secret: str) -> ApiToken | None:
     """The usable token that this secret is, with its owner joined, or None. Notes the use."""
     if not secret.startswith(PREFIX) or len(secret) > 200:
         return None
-    at = timezone.now()
+    at = clock.now()
     digest = _digest(secret)
     token = ApiToken.objects.usable(at).select_related("owner", "team").filter(digest=digest).first()
     if token is None or not hmac.compare_digest(token.digest, digest):
@@ -76,7 +76,7 @@ def revoke_token(*, token: ApiToken, actor: Actor) -> None:
     if actor != token.owner:
         require(actor, "manage_tokens")
     if token.revoked_at is None:
-        token.revoked_at = timezone.now()
+        token.revoked_at = clock.now()
         token.save(update_fields=["revoked_at"])
         record(actor=actor, kind="token.revoked", subject=f"token:{token.prefix}")
 

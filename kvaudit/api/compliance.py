@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from django.http import HttpRequest
-from django.utils import timezone
 from ninja import Query, Router, Schema
 from ninja.errors import HttpError
 from pydantic import AwareDatetime, BaseModel, Field
 
+from kvaudit import clock
 from kvaudit.accounts.models import ApiToken, TokenScope
 from kvaudit.api.bearer import require_scope, visible_deployment
 from kvaudit.api.schemas import Problem, Verdict
@@ -105,7 +105,7 @@ def of_deployment(request: _TokenRequest, slug: str, as_of: AwareDatetime | None
 
 def _moment(as_of: datetime | None) -> datetime | None:
     """None for now; clocks differ a little, so the next minutes are now as well."""
-    now = timezone.now()
+    now = clock.now()
     if as_of is None or now < as_of <= now + timedelta(minutes=5):
         return None
     if as_of > now:

@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError, close_old_connections
-from django.utils import timezone
 
-from kvaudit import runner
+from kvaudit import clock, runner
 from kvaudit.audits import claiming, earlier_runs, live_markers, options, permitting, recording
 from kvaudit.audits.models import Kind
 from kvaudit.audits.recording import Finished, Observed
@@ -78,12 +77,12 @@ class Prober(threading.Thread):
                 permission=work.permission,
             )
             async for event in events:
-                self._inbox.put((work, event, timezone.now()))
+                self._inbox.put((work, event, clock.now()))
         except Exception as fault:
             # A defect of ours: the run ends as error and the other runs go on.
             log.exception("run %s broke", work.run.pk)
             ended = Ended(f"The audit broke inside kvaudit ({type(fault).__name__}).")
-        self._inbox.put((work, ended, timezone.now()))
+        self._inbox.put((work, ended, clock.now()))
 
 
 class Desk:
@@ -122,7 +121,7 @@ class Desk:
                 self._beat()
             if not self.prober.is_alive() and self.inbox.empty():
                 for work in list(self.open.values()):
-                    self._note(work, Ended("The audit's event loop ended early."), timezone.now())
+                    self._note(work, Ended("The audit's event loop ended early."), clock.now())
 
     def _take(self) -> None:
         """Wait for an event, but neither past the next heartbeat nor while something is to be written."""

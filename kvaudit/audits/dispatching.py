@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -26,6 +26,7 @@ from kvaudit.audits import bells, options, overdue, windows
 from kvaudit.audits.models import Kind, Plan, Run, RunState, Trigger
 from kvaudit.audits.planning import schedule_of
 from kvaudit.audits.schedule import newest_and_older
+from kvaudit.clock import database_now
 from kvaudit.fleet.models import Deployment
 from kvaudit.ledger.chain import digest_of
 from kvaudit.ledger.services import record
@@ -191,11 +192,3 @@ def _missed(plan: Plan, deployment: Deployment, slot: datetime, slots: int = 1) 
         not_before=slot,
         expires_at=slot,
     )
-
-
-def database_now() -> datetime:
-    """Due times, leases and expiries go by one clock, the database's."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT statement_timestamp()")
-        moment: datetime = cursor.fetchone()[0]
-    return moment

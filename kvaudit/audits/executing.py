@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
-from django.utils import timezone
-
+from kvaudit import clock
 from kvaudit.audits import claiming, replaying, windows
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.desk import Desk
@@ -26,6 +25,7 @@ ACTIVE_SECONDS = 1500.0  # below the tasks' soft limit
 def execute(run_ids: Iterable[int], *, kind: Kind) -> int:
     """Claim these runs and work on those that could be claimed; returns how many were finished."""
     wanted = list(run_ids) if kind == Kind.PASSIVE else _allowed_now(run_ids)
+    clock.set_by_database()  # once per claim: from here on this process counts by itself
     claims = claiming.claim(wanted, kind=kind)
     if not claims:
         return 0
@@ -36,7 +36,7 @@ def execute(run_ids: Iterable[int], *, kind: Kind) -> int:
 def _allowed_now(run_ids: Iterable[int]) -> list[int]:
     """Active runs whose window is open and whose probes are not paused; the others wait, and become
     *missed* if that lasts longer than they may."""
-    now = timezone.now()
+    now = clock.now()
     allowed = []
     for run in Run.objects.select_related("deployment", "plan").filter(pk__in=list(run_ids)):
         own = run.plan.windows if run.plan else []

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import F
-from django.utils import timezone
 
 from kvaudit import checks as known_checks
+from kvaudit import clock
 from kvaudit.audits import bells, options, windows
 from kvaudit.audits.defaults import missing_for
 from kvaudit.audits.history import histories
@@ -60,7 +60,7 @@ def queue_gate(deployment: Deployment, *, delay: timedelta = timedelta(0)) -> li
     One that is still queued is enough."""
     if deployment.retired_at is not None:
         return []
-    now = timezone.now()
+    now = clock.now()
     again = [check for check in (*GATE, "drift") if check in known_checks.MODULES]
     passive = [check for check in again if check in known_checks.PASSIVE]
     unable = {each.check for each in missing_for(deployment)}
@@ -90,7 +90,7 @@ def drift_again(runs: Sequence[Run]) -> list[Run]:
     }
     if not behind:
         return []
-    now = timezone.now()
+    now = clock.now()
     known = histories(behind.values())
     complete = [
         deployment
@@ -121,7 +121,7 @@ def _queue(
         not_before=start,
         expires_at=start + patience,
     )
-    if start <= timezone.now():
+    if start <= clock.now():
         bells.ring_for(run)
     return run
 
@@ -144,7 +144,7 @@ def rerun_inconclusive(runs: Sequence[Run]) -> list[Run]:
     checks: dict[int, set[str]] = {}
     for run_id, check in became.values_list("run_id", "check_id"):
         checks.setdefault(run_id, set()).add(check)
-    start = timezone.now() + delay
+    start = clock.now() + delay
     return Run.objects.bulk_create(
         [
             Run(
@@ -164,7 +164,7 @@ def rerun_inconclusive(runs: Sequence[Run]) -> list[Run]:
 
 def back_on_schedule(runs: Iterable[Run]) -> list[StateChange]:
     """Close what was overdue of the plans of these finished runs; returns rows, not saved."""
-    now = timezone.now()
+    now = clock.now()
     by_target = {(run.plan_id, run.deployment_id): run for run in runs if run.plan_id is not None}
     late = [
         each

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db.models import Max, Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.models import CheckState
 from kvaudit.audits.status import GATE
 from kvaudit.checks.contract import History
@@ -25,7 +25,7 @@ def histories(deployments: Iterable[Deployment]) -> dict[int, History]:
     """Deployment id -> history. Five queries, however many deployments."""
     wanted = list(deployments)
     ids = [each.pk for each in wanted]
-    now = timezone.now()
+    now = clock.now()
     refusing = _edge_limits_seen_refusing(wanted, now)
     changed = dict(
         FingerprintChange.objects.significant()

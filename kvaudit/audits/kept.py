@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from django.db import models
-from django.utils import timezone
+
+from kvaudit import clock
 
 
 class Evidence(models.Model):
@@ -14,7 +15,7 @@ class Evidence(models.Model):
     encoding = models.CharField(max_length=10, default="zlib")
     size = models.PositiveIntegerField(help_text="bytes before compression")
     body = models.BinaryField()
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     def __str__(self) -> str:
         return self.sha256
@@ -52,7 +53,7 @@ class Planting(models.Model):
     )
     run = models.ForeignKey("audits.Run", on_delete=models.CASCADE, related_name="plantings", db_index=False)
     attempt = models.PositiveSmallIntegerField()
-    sent_at = models.DateTimeField(default=timezone.now)  # of the last marker
+    sent_at = models.DateTimeField(default=clock.now)  # of the last marker
     markers = models.JSONField(default=list)
 
     class Meta:

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from django.utils import timezone
-
+from kvaudit import clock
 from kvaudit.audits.models import Planting, Run
 from kvaudit.text.markers import Marker, as_measure, live
 
@@ -30,7 +29,7 @@ def earlier(run: Run) -> tuple[Marker, ...]:
     Not those of runs with this run's seed (a replay, a second attempt): a stream of draws that is off by one
     word gives markers that share five words with the earlier ones, and an honest answer would be a hit.
     """
-    since = timezone.now() - timedelta(days=DAYS)
+    since = clock.now() - timedelta(days=DAYS)
     rows = Planting.objects.filter(deployment_id=run.deployment_id, sent_at__gte=since).order_by("-sent_at")
     if run.seed is not None:
         rows = rows.exclude(run__seed=run.seed)
@@ -50,7 +49,7 @@ def keep(run: Run, markers: Sequence[Marker]) -> None:
         attempt=run.attempt,
         defaults={
             "deployment_id": run.deployment_id,
-            "sent_at": timezone.now(),
+            "sent_at": clock.now(),
             "markers": [as_measure(marker) for marker in markers],
         },
     )
@@ -74,5 +73,5 @@ def unknown(markers: Iterable[Marker], known: Iterable[Marker]) -> list[Marker]:
 
 def prune() -> int:
     """Remove what is older than 30 days; returns how many rows."""
-    old = Planting.objects.filter(sent_at__lt=timezone.now() - timedelta(days=DAYS))
+    old = Planting.objects.filter(sent_at__lt=clock.now() - timedelta(days=DAYS))
     return old.delete()[0]

@@ -13,8 +13,8 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.kept import Evidence, Planting, RunEvidence
 from kvaudit.audits.querysets import PlanQuerySet, ResultQuerySet, RunQuerySet
 from kvaudit.audits.standing import VERDICTS, CheckState, Overdue, StateChange
@@ -88,14 +88,14 @@ class Plan(models.Model):
     cron = models.CharField(max_length=120, blank=True)
     zone = models.CharField(max_length=60, default="UTC")
     interval = models.PositiveIntegerField(null=True, blank=True, help_text="seconds")
-    anchor = models.DateTimeField(default=timezone.now)  # a slot of the interval, kept across versions
+    anchor = models.DateTimeField(default=clock.now)  # a slot of the interval, kept across versions
     jitter = models.PositiveIntegerField(default=0, help_text="seconds")
     windows = models.JSONField(default=list, blank=True)
     budget_seconds = models.PositiveIntegerField(null=True, blank=True)
     budget_tokens = models.BigIntegerField(null=True, blank=True)
     enabled = models.BooleanField(default=True)
 
-    valid_from = models.DateTimeField(default=timezone.now)
+    valid_from = models.DateTimeField(default=clock.now)
     valid_to = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
@@ -175,7 +175,7 @@ class Run(models.Model):
     replayed_lengths = ArrayField(models.BigIntegerField(), default=list, blank=True)
     progress = models.JSONField(default=dict, blank=True)
 
-    not_before = models.DateTimeField(default=timezone.now)
+    not_before = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField()
     rung_at = models.DateTimeField(null=True, blank=True)
     rings = models.PositiveSmallIntegerField(default=0)
@@ -186,7 +186,7 @@ class Run(models.Model):
     cancel_requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -8,8 +8,8 @@ from datetime import datetime
 from django.db import connection
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import options, telling
 from kvaudit.audits.models import Overdue, Plan, Run, RunState, StateChange
 from kvaudit.audits.planning import period_of
@@ -41,7 +41,7 @@ def open_for(late: Sequence[tuple[int, int, datetime]]) -> int:
     names = dict(Plan.objects.filter(pk__in={plan for plan, _, _ in new}).values_list("pk", "name"))
     telling.tell(
         StateChange(
-            at=timezone.now(),
+            at=clock.now(),
             deployment_id=deployment,
             plan_id=plan,
             what=StateChange.What.OVERDUE,
@@ -59,7 +59,7 @@ def find() -> int:
         .select_related("plan")
         .order_by("not_before")[:MOST_LOOKED_AT]
     )
-    now = timezone.now()
+    now = clock.now()
     periods: dict[int, float] = {}
     late = []
     for run in waiting:

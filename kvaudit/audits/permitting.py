@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from django.db.models import Max, Sum
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import live_markers, options, windows
 from kvaudit.audits.models import Kind, Run, Trigger
 from kvaudit.audits.sealed_text import sealer
@@ -51,7 +51,7 @@ def daily_ceiling(deployment: Deployment) -> int:
 
 def daily_left(deployment: Deployment) -> int:
     """Prompt tokens of the ceiling that no attempt of the last 24 hours has spent."""
-    lately = Run.objects.filter(deployment=deployment, kind=Kind.ACTIVE, started_at__gte=timezone.now() - DAY)
+    lately = Run.objects.filter(deployment=deployment, kind=Kind.ACTIVE, started_at__gte=clock.now() - DAY)
     spent: int = lately.aggregate(spent=Sum("tokens_spent"))["spent"] or 0
     return max(0, daily_ceiling(deployment) - spent)
 
@@ -65,7 +65,7 @@ def why_stop(run: Run) -> str:
         return f"Active probes {whose} were paused by {pause.paused_by} while this ran."
     if run.trigger == Trigger.MANUAL:
         return ""  # a person who asked has seen the clock
-    now = timezone.now()
+    now = clock.now()
     own = run.plan.windows if run.plan else []
     if windows.next_open(now, run.deployment.windows, own) != now:
         return "The window for active audits closed while this ran."

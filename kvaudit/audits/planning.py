@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from kvaudit import checks as known_checks
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team, User
@@ -128,7 +128,7 @@ def retire_plan(*, plan: Plan, actor: Actor) -> None:
     _require(spec_of(plan), actor)
     old = Plan.objects.select_for_update().get(pk=plan.pk)
     if old.valid_to is None:
-        Plan.objects.filter(pk=old.pk).update(valid_to=timezone.now(), next_due=None)
+        Plan.objects.filter(pk=old.pk).update(valid_to=clock.now(), next_due=None)
         record(actor=actor, kind="plan.retired", subject=f"plan:{old.series}")
 
 
@@ -144,7 +144,7 @@ def _require(spec: PlanSpec, actor: Actor) -> None:
 def _insert(spec: PlanSpec, *, actor: Actor, previous: Plan | None = None) -> Plan:
     if problem := spec.problem():
         raise PlanProblem(problem)
-    now = timezone.now()
+    now = clock.now()
     series = {} if previous is None else {"series": previous.series}
     plan = Plan(
         name=spec.name.strip(),

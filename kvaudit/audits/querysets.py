@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.fleet.querysets import OfDeployment
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
         Pages, API and exports all ask here, for now and for the past. A check without a row had
         never a result by then: it counts as missing.
         """
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         held = self.filter(closed_at=None) if moment is None else self.between(moment, moment)
         expired: Any = Q(expires_at__lte=when)
         return held.annotate(

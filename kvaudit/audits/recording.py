@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import evidence, followups, outcome, states, telling
 from kvaudit.audits.canonical import clean, clean_text
 from kvaudit.audits.claiming import Claim, fence
@@ -47,7 +47,7 @@ class Finished:
     claim: Claim
     results: Sequence[Observed]
     nodes: Sequence[tuple[Node, NodeSeen]] = ()
-    read_at: datetime = field(default_factory=timezone.now)
+    read_at: datetime = field(default_factory=clock.now)
     tokens_spent: int = 0
 
     @property
@@ -110,7 +110,7 @@ def end(runs: Iterable[Run], rows: dict[int, list[Result]]) -> list[StateChange]
     overdue; returns the changes, not saved yet."""
     ended = list(runs)
     for run in ended:
-        run.lease_token, run.lease_until, run.finished_at = None, None, timezone.now()
+        run.lease_token, run.lease_until, run.finished_at = None, None, clock.now()
         counted = outcome.counting(rows[run.pk])
         run.progress = {
             **run.progress,

@@ -12,8 +12,8 @@ from datetime import timedelta
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import followups, live_markers, options, overdue, recording, states, telling
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.models import CheckState, Result, Run, RunState, StateChange
@@ -47,6 +47,7 @@ class Recovered:
 
 def recover() -> Recovered:
     """One pass; bounded, so that a long stop is worked off over several."""
+    clock.set_by_database()
     found = Recovered()
     found.retried, found.lost = lapsed()
     found.missed = waited_too_long()
@@ -112,7 +113,7 @@ def waited_too_long() -> int:
 def note_expired() -> int:
     """Tell the timeline of states that expired by age. Their effect needs no row: it is read."""
     rows = list(
-        CheckState.objects.to_note(timezone.now())
+        CheckState.objects.to_note(clock.now())
         .select_for_update(skip_locked=True, no_key=True, of=("self",))
         .order_by("expires_at")[: MOST_AT_ONCE * 5]
     )
@@ -137,7 +138,7 @@ def note_expired() -> int:
 def described_changes() -> int:
     """Significant changes that no run saw (a node was removed or described anew): same consequences."""
     unhandled = FingerprintChange.objects.significant().filter(
-        state_change=None, at__gte=timezone.now() - LOOK_BACK
+        state_change=None, at__gte=clock.now() - LOOK_BACK
     )
     found = list(unhandled.order_by("pk")[:MOST_AT_ONCE])
     if not found:
@@ -157,7 +158,7 @@ def _end(runs: Iterable[Run], problem: str) -> None:
     there: dict[int, set[str]] = {pk: set() for pk in ended}
     for run_id, check in Result.objects.filter(run__in=ended).values_list("run_id", "check_id"):
         there[run_id].add(check)
-    now = timezone.now()
+    now = clock.now()
     done = []
     for run in ended.values():
         placeholders = [

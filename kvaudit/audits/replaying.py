@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
 from kvaudit import checks as known_checks
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import User
@@ -56,7 +56,7 @@ def replay(*, original: Run, checks: Sequence[str], lengths: Sequence[int], acto
     lock_deployments([deployment.pk])
     if deployment.retired_at is not None:
         raise ReplayProblem(f"{deployment.slug} is retired: nothing is audited there any more.")
-    now = timezone.now()
+    now = clock.now()
     run = Run.objects.create(
         deployment=deployment,
         kind=Kind.ACTIVE,

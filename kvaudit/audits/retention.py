@@ -14,8 +14,8 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Exists, ForeignObjectRel, OuterRef, Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import options
 from kvaudit.audits.models import CheckState, Evidence, Run, RunEvidence
 from kvaudit.ledger.chain import digest_of
@@ -63,7 +63,7 @@ def _may_go(days: float) -> Any:
         Exists(RunEvidence.objects.filter(run=OuterRef("pk"))),
         ~Exists(CheckState.objects.filter(run=OuterRef("pk"), closed_at=None)),
         ~Q(verdict=Verdict.FAIL.value),
-        finished_at__lt=timezone.now() - timedelta(days=days),
+        finished_at__lt=clock.now() - timedelta(days=days),
     )
     for citing in _citing:
         runs = runs.exclude(pk__in=citing())

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
 from kvaudit import checks as known_checks
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import User
@@ -66,7 +66,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
     )
     if (same := pending.first()) is not None:
         return same
-    now = timezone.now()
+    now = clock.now()
     run = Run.objects.create(
         deployment=deployment,
         kind=kinds.pop(),
@@ -99,7 +99,7 @@ def request_cancel(*, run: Run, actor: Actor) -> bool:
     if locked.ended:
         return False
     if locked.cancel_requested_at is None:
-        locked.cancel_requested_at = timezone.now()
+        locked.cancel_requested_at = clock.now()
         locked.cancel_requested_by = actor if isinstance(actor, User) else None
         locked.save(update_fields=["cancel_requested_at", "cancel_requested_by"])
     if locked.state == RunState.QUEUED:

@@ -11,9 +11,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from django.utils import timezone
-
-from kvaudit import checks
+from kvaudit import checks, clock
 from kvaudit.audits.models import CheckState, Overdue, Plan, Planned
 from kvaudit.audits.narrow import Micros, among, micros
 from kvaudit.audits.narrow import when as moment_of
@@ -207,7 +205,7 @@ def statuses(
     For a past moment the plans that held then decide what was required.
     """
     wanted = list(deployments)
-    when = timezone.now() if moment is None else moment
+    when = clock.now() if moment is None else moment
     plans = plans_of(wanted, moment=moment)
     by_deployment: dict[int, list[_State]] = {each.pk: [] for each in wanted}
     # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.utils import timezone
-
+from kvaudit import clock
 from kvaudit.audits import options
 from kvaudit.audits.claiming import Claim
 from kvaudit.audits.models import Run
@@ -39,7 +38,7 @@ class Work:
     budget: Budget
     nodes: list[NodeSeen] = field(default_factory=list)
     results: list[Observed] = field(default_factory=list)
-    read_at: datetime = field(default_factory=timezone.now)
+    read_at: datetime = field(default_factory=clock.now)
     stop: str = ""  # why the loop should leave this run: cancelled, lost or out of time
     why: str = ""  # the sentence why nothing more may be sent: paused, or the window closed
     confirmed: float = field(default_factory=time.monotonic)  # when the lease was last known to be ours
@@ -85,7 +84,7 @@ class Work:
 
 
 def errors(checks: Iterable[str], problem: str) -> list[Observed]:
-    now = timezone.now()
+    now = clock.now()
     return [
         Observed(
             Result(

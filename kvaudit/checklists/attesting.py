@@ -10,8 +10,8 @@ from datetime import datetime
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.validators import URLValidator
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can, require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team, User
@@ -58,7 +58,7 @@ def attest(
         raise ClaimProblem(
             f"Item {found.key} is decided by {', '.join(found.checks)}: a statement cannot stand in for it."
         )
-    now = timezone.now()
+    now = clock.now()
     said, link = clean_text(statement.strip(), 4_000), _link(link)
     if not said:
         raise ClaimProblem("Say what you attest: what holds, how you know, and for which configuration.")
@@ -108,7 +108,7 @@ def end_attestation(*, attestation: Attestation, reason: str, actor: User) -> At
     why = clean_text(reason.strip(), 500)
     if not why:
         raise ClaimProblem("Say why the statement no longer holds.")
-    locked.valid_to, locked.ended_by, locked.end_reason = timezone.now(), actor, why
+    locked.valid_to, locked.ended_by, locked.end_reason = clock.now(), actor, why
     locked.save(update_fields=["valid_to", "ended_by", "end_reason"])
     record(
         actor=actor,

@@ -10,6 +10,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+from kvaudit import clock
+
 SCHEMA = "kvaudit.checklist/1"
 
 DISAGGREGATED, UNIFIED = "disaggregated", "unified"
@@ -78,7 +80,7 @@ def shipped(moment: datetime | None = None) -> Checklist:
     """The version that held at a moment (default: now). Moments before the first version are judged
     by the first: the evidence of that time can answer its questions too."""
     versions = _versions()
-    when = datetime.now(UTC) if moment is None else moment
+    when = clock.now() if moment is None else moment
     held = [each for each in versions if each.valid_from <= when]
     return held[-1] if held else versions[0]
 

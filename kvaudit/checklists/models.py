@@ -13,8 +13,8 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import Team
 from kvaudit.audits.models import Evidence
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED, Item, Standard
@@ -158,7 +158,7 @@ class Attestation(Interval):
         return f"attestation of {self.item} by {self.author}"
 
     def in_force(self, moment: datetime | None = None) -> bool:
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         held = self.valid_from <= when and (self.valid_to is None or self.valid_to > when)
         return held and self.expires_at > when
 
@@ -181,7 +181,7 @@ class Waiver(models.Model):
     item = models.CharField(max_length=12)
     reason = models.TextField(max_length=4_000)
     requester = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
-    requested_at = models.DateTimeField(default=timezone.now)
+    requested_at = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField()
     decision = models.CharField(max_length=10, choices=Decision.choices, default=Decision.PENDING)
     decided_by = models.ForeignKey(
@@ -231,7 +231,7 @@ class Waiver(models.Model):
         return f"waiver of {self.item}"
 
     def in_force(self, moment: datetime | None = None) -> bool:
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         if self.valid_from is None or self.valid_from > when:
             return False
         return (self.valid_to is None or self.valid_to > when) and self.expires_at > when
@@ -239,7 +239,7 @@ class Waiver(models.Model):
     def state(self, moment: datetime | None = None) -> str:
         """``pending``, ``lapsed`` (nobody decided before it would have ended), ``refused``,
         ``withdrawn``, ``in force``, ``ended`` or ``expired``."""
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         if self.decision == Decision.PENDING:
             return "pending" if self.expires_at > when else "lapsed"
         if self.decision != Decision.APPROVED:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from django.db import transaction
-from django.utils import timezone
 
 from kvaudit import checks as known_checks
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team, User
@@ -91,7 +91,7 @@ def change_item(*, item: OwnItem, spec: ItemSpec, actor: Actor) -> OwnItem:
     old = open_now.first()
     if old is None:
         raise ItemProblem("This item was retired: make a new one.")
-    now = timezone.now()
+    now = clock.now()
     old.valid_to = now
     old.save(update_fields=["valid_to"])
     made = OwnItem.objects.create(
@@ -113,7 +113,7 @@ def retire_item(*, item: OwnItem, actor: Actor) -> None:
     open_now = OwnItem.objects.select_for_update(of=("self",)).filter(series=item.series, valid_to=None)
     if (old := open_now.first()) is None:
         return
-    old.valid_to = timezone.now()
+    old.valid_to = clock.now()
     old.save(update_fields=["valid_to"])
     _record(old, actor, "item.retired")
 

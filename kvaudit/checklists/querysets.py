@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import access_of
 from kvaudit.audits.narrow import among
 from kvaudit.checklists.matrix import Matrix
@@ -30,7 +30,7 @@ Scoped = TypeVar("Scoped", bound=models.Model, covariant=True)
 class AssessedQuerySet(DeploymentQuerySet):
     def existing(self, moment: datetime | None = None) -> Self:
         """Deployments that were known and not retired at a moment (default: now)."""
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         return self.filter(Q(retired_at=None) | Q(retired_at__gt=when), created_at__lte=when)
 
     def standings(self, *, moment: datetime | None = None) -> Matrix:
@@ -38,7 +38,7 @@ class AssessedQuerySet(DeploymentQuerySet):
         where an item is only for one mode of serving, however many deployments."""
         from kvaudit.checklists.facts import Facts
 
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         return Facts(self, moment, when).at(when)
 
     def standings_between(self, since: datetime, until: datetime) -> tuple[Matrix, Matrix]:
@@ -82,7 +82,7 @@ class ScopedQuerySet(models.QuerySet[Scoped]):
 
     def in_force(self, moment: datetime | None = None) -> Self:
         """Those that held at a moment (default: now): begun, not closed, not expired."""
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         return self.in_force_between(when, when)
 
     def in_force_between(self, since: datetime, until: datetime) -> Self:
@@ -102,7 +102,7 @@ class AttestationQuerySet(ScopedQuerySet["Attestation"]):
 class WaiverQuerySet(ScopedQuerySet["Waiver"]):
     def pending(self, moment: datetime | None = None) -> Self:
         """Asked for, not decided, and not over before it began."""
-        when = timezone.now() if moment is None else moment
+        when = clock.now() if moment is None else moment
         return self.filter(decision="pending", expires_at__gt=when)
 
     def to_decide_by(self, user: User, moment: datetime | None = None) -> Self:

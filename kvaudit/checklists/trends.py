@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, time, timedelta
 
 from django.db import connection, transaction
 from django.db.models import Min
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.checklists.models import Assessed, DailyCount
 
 MOST_DAYS = 400
@@ -25,7 +25,7 @@ def end_of(day: date) -> datetime:
 
 def take() -> int:
     """Count the days that are over and were not counted yet, newest last; returns how many."""
-    yesterday = timezone.now().astimezone(UTC).date() - timedelta(days=1)
+    yesterday = clock.now().astimezone(UTC).date() - timedelta(days=1)
     first = _first_day()
     if first is None:
         return 0
@@ -38,7 +38,7 @@ def take() -> int:
 def rebuild(first: date, last: date) -> int:
     """Make the counts of these days again out of the intervals; returns how many days. Days that are
     not over are left alone: their end is not known."""
-    yesterday = timezone.now().astimezone(UTC).date() - timedelta(days=1)
+    yesterday = clock.now().astimezone(UTC).date() - timedelta(days=1)
     days = list(_days(first, min(last, yesterday)))
     for day in days:
         rebuild_day(day)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team, User
@@ -43,7 +43,7 @@ def request_waiver(
     _person(actor)
     require(actor, "request_waivers", scope.team)
     found = item_of(scope.team, item)
-    now = timezone.now()
+    now = clock.now()
     why = clean_text(reason.strip(), 4_000)
     if not why:
         raise ClaimProblem("Say why the item cannot be met now, and what protects tenants meanwhile.")
@@ -72,7 +72,7 @@ def approve_waiver(*, waiver: Waiver, actor: User, note: str = "") -> Waiver:
     require(actor, "approve", scope.team)
     if locked.requester_id == actor.pk:
         raise PermissionDenied("Nobody approves a waiver that they asked for: it takes a second person.")
-    now = timezone.now()
+    now = clock.now()
     _pending(locked, now)
     check_expiry(locked.expires_at, now, options.longest_waiver(), "A waiver")
     _not_leaking(scope, locked.item)
@@ -90,7 +90,7 @@ def refuse_waiver(*, waiver: Waiver, actor: User, note: str) -> Waiver:
     require(actor, "approve", scope.team)
     if not note.strip():
         raise ClaimProblem("Say why it is refused: the person who asked will read it.")
-    now = timezone.now()
+    now = clock.now()
     _pending(locked, now)
     return _decide(locked, scope, Decision.REFUSED, actor, note, now)
 
@@ -101,7 +101,7 @@ def end_waiver(*, waiver: Waiver, actor: User, reason: str) -> Waiver:
     whoever may ask for waivers may end them. Raises ClaimProblem, PermissionDenied."""
     locked, scope = _locked(waiver, actor)
     require(actor, "request_waivers", scope.team)
-    now = timezone.now()
+    now = clock.now()
     if locked.decision == Decision.PENDING:
         return _decide(locked, scope, Decision.WITHDRAWN, actor, reason, now)
     if not locked.in_force(now):

@@ -11,8 +11,8 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.checklists import options
 from kvaudit.checklists.matrix import Matrix, Row
 from kvaudit.checklists.models import Attestation, Waiver
@@ -25,7 +25,7 @@ from kvaudit.notify.services import enqueue
 def warn_of_expiry() -> int:
     """Put a message into the outbox for every claim in force that ends soon and was not told of yet;
     returns how many. Safe to run twice at once."""
-    now = timezone.now()
+    now = clock.now()
     before = now + options.warning()
     return sum(
         _warn(model, what, now, before) for model, what in ((Waiver, "waiver"), (Attestation, "attestation"))

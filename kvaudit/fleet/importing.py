@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from django.db import DataError, IntegrityError, OperationalError, transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.actors import Actor
 from kvaudit.fleet.applying import Application
 from kvaudit.fleet.differences import Difference
@@ -98,7 +98,7 @@ def _apply(
     dry_run: bool,
     environment: Mapping[str, str] | None,
 ) -> ImportOutcome:
-    at = timezone.now()
+    at = clock.now()
     slugs = [each.slug for each in described]
     known = {
         each.slug: each

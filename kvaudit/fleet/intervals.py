@@ -7,7 +7,8 @@ from typing import Any, Self, TypeVar
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
+
+from kvaudit import clock
 
 Row = TypeVar("Row", bound=models.Model, covariant=True)
 
@@ -29,7 +30,7 @@ class IntervalQuerySet(models.QuerySet[Row]):
 class Interval(models.Model):
     """``valid_from`` inclusive, ``valid_to`` exclusive; open while ``valid_to`` is null."""
 
-    valid_from = models.DateTimeField(default=timezone.now)
+    valid_from = models.DateTimeField(default=clock.now)
     valid_to = models.DateTimeField(null=True, blank=True)
 
     class Meta:

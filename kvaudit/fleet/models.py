@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import Team
 from kvaudit.fleet.intervals import Interval, not_backwards
 from kvaudit.fleet.querysets import (
@@ -49,7 +49,7 @@ class Deployment(models.Model):
     components = models.JSONField(default=dict, blank=True)
     windows = models.JSONField(default=list, blank=True)
     session = models.JSONField(default=dict, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     retired_at = models.DateTimeField(null=True, blank=True)
 
     objects = DeploymentQuerySet.as_manager()

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.fleet.credentials import bearer, seal_headers
@@ -27,7 +27,7 @@ def set_tenant_key(*, tenant: Tenant, key: str, actor: Actor, header: str = "") 
     require(actor, "edit_fleet", tenant.deployment.team)
     headers = ((header, key.strip()),) if header else bearer(key)
     tenant.credential_sealed = seal_headers(headers) if key.strip() else ""
-    tenant.credential_set_at = timezone.now() if key.strip() else None
+    tenant.credential_set_at = clock.now() if key.strip() else None
     tenant.credential_set_by = actor_name(actor) if key.strip() else ""
     tenant.key_env = ""  # no variable is known to hold this one
     tenant.save(update_fields=KEY_FIELDS)
@@ -41,7 +41,7 @@ def set_node_headers(*, node: Node, headers: Iterable[tuple[str, str]], actor: A
     """Store the headers that a node is asked with (none removes them); returns the node's new row."""
     require(actor, "edit_fleet", node.deployment.team)
     sealed = seal_headers(headers)
-    changed = replace_node(node=node, at=timezone.now(), headers_sealed=sealed, headers_env=[])
+    changed = replace_node(node=node, at=clock.now(), headers_sealed=sealed, headers_env=[])
     record(actor=actor, kind="node.headers_set", subject=_subject(node.deployment, "node", node.name))
     return changed
 
@@ -84,7 +84,7 @@ def set_pin(
     from kvaudit.advisories.pins import parse_pin
 
     require(actor, "edit_fleet", deployment.team if deployment else None)
-    at = timezone.now()
+    at = clock.now()
     wanted = parse_pin(f"{engine}{specifier}") if specifier else None
     engine = wanted.engine if wanted else engine
     for old in Pin.objects.current().filter(engine=engine, deployment=deployment).select_for_update():
@@ -128,7 +128,7 @@ def give_consent(*, deployment: Deployment, actor: Actor, reason: str = "", give
 def withdraw_consent(*, deployment: Deployment, actor: Actor) -> None:
     """Anybody who may edit the deployment may withdraw: that is the safe direction."""
     require(actor, "edit_fleet", deployment.team)
-    ended = Consent.objects.current().filter(deployment=deployment).update(valid_to=timezone.now())
+    ended = Consent.objects.current().filter(deployment=deployment).update(valid_to=clock.now())
     if ended:
         record(actor=actor, kind="consent.withdrawn", subject=_subject(deployment))
 
@@ -151,7 +151,7 @@ def pause_probes(*, actor: Actor, deployment: Deployment | None = None, reason: 
 def resume_probes(*, actor: Actor, deployment: Deployment | None = None) -> None:
     """End the pause of one deployment or of the fleet (the other kind stays)."""
     require(actor, "pause_probes", deployment.team if deployment else None)
-    ended = Pause.objects.current().filter(deployment=deployment).update(valid_to=timezone.now())
+    ended = Pause.objects.current().filter(deployment=deployment).update(valid_to=clock.now())
     if ended:
         record(actor=actor, kind="probes.resumed", subject=_subject(deployment))
 
@@ -160,7 +160,7 @@ def resume_probes(*, actor: Actor, deployment: Deployment | None = None) -> None
 def retire_deployment(*, deployment: Deployment, actor: Actor) -> None:
     """No more audits; history stays."""
     require(actor, "edit_fleet", deployment.team)
-    at = timezone.now()
+    at = clock.now()
     if Deployment.objects.filter(pk=deployment.pk, retired_at=None).update(retired_at=at):
         deployment.retired_at = at
         record(actor=actor, kind="deployment.retired", subject=_subject(deployment))

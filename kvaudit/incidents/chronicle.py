@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.models import Run, StateChange
 from kvaudit.fleet.models import FingerprintChange
 from kvaudit.incidents.models import Incident
@@ -34,7 +34,7 @@ class SystemEvent:
 def events_of(incident: Incident) -> list[SystemEvent]:
     """Oldest first, from three days before the window to the end (or now). Five queries."""
     start = (incident.window_from or incident.first_evidence_at or incident.opened_at) - BEFORE
-    end = incident.closed_at or timezone.now()
+    end = incident.closed_at or clock.now()
     found = [*_changes(incident, start, end), *_small_changes(incident, start, end)]
     found += [*_alerts(incident, start, end), *_active_runs(incident, start, end)]
     found += [

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.utils import timezone
-
 from kvaudit import checks as known_checks
+from kvaudit import clock
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.audits.canonical import clean_text
 from kvaudit.audits.status import status_of
@@ -122,7 +121,7 @@ def step(item: ActionItem, to: ActionState, *, actor: Actor, reason: str) -> Act
     item.save(update_fields=["state"])
     ActionChange.objects.create(
         item=item,
-        at=timezone.now(),
+        at=clock.now(),
         actor=actor_name(actor)[:200],
         before=before,
         after=to,

@@ -11,9 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from kvaudit import checks as known_checks
+from kvaudit import clock
 from kvaudit.accounts.access import can_somewhere
 from kvaudit.accounts.models import User
 from kvaudit.advisories.load import Advisory, shipped
@@ -70,7 +70,7 @@ def import_incident(*, text: bytes, actor: User) -> LibraryEntry:
     if not can_somewhere(actor, "edit_library"):
         raise IncidentProblem("Incidents are imported by operators.")
     document = parse_yaml(text)
-    LibraryEntry.objects.filter(name=document.id, replaced_at=None).update(replaced_at=timezone.now())
+    LibraryEntry.objects.filter(name=document.id, replaced_at=None).update(replaced_at=clock.now())
     made = LibraryEntry.objects.create(
         name=document.id,
         document=document.as_plain(),

@@ -6,8 +6,8 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.models import Result, StateChange
 from kvaudit.fleet.intervals import Interval, not_backwards
 from kvaudit.fleet.models import Deployment
@@ -79,7 +79,7 @@ class Incident(models.Model):
     title = models.CharField(max_length=200)
     severity = models.CharField(max_length=8, choices=Severity.choices)
     state = models.CharField(max_length=9, choices=State.choices, default=State.OPEN)
-    opened_at = models.DateTimeField(default=timezone.now)
+    opened_at = models.DateTimeField(default=clock.now)
     opened_by = models.CharField(max_length=200)
     mitigated_at = models.DateTimeField(null=True, blank=True)
     restored_at = models.DateTimeField(null=True, blank=True)
@@ -144,7 +144,7 @@ class Transition(models.Model):
     """One step of an incident's state, written in the transaction that takes it. Never updated."""
 
     incident = models.ForeignKey(Incident, on_delete=models.PROTECT, related_name="transitions")
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
     actor = models.CharField(max_length=200)
     before = models.CharField(max_length=9, blank=True)
     after = models.CharField(max_length=9, choices=State.choices)
@@ -218,7 +218,7 @@ class Handled(models.Model):
     so that the reader looks back a little, and this keeps it from acting twice."""
 
     change = models.OneToOneField(StateChange, on_delete=models.CASCADE, related_name="+", primary_key=True)
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
 
     def __str__(self) -> str:
         return f"change {self.change_id}"

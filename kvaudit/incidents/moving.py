@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.audits.canonical import clean_text
 from kvaudit.incidents.models import Incident, Release, State, Transition
@@ -49,7 +49,7 @@ def move(
         )
     if to is State.RESTORED and not _carries(release, incident):
         raise IncidentProblem("Only the restore gate leads back: both tests, or a recorded override.")
-    now = at or timezone.now()
+    now = at or clock.now()
     incident.state = to
     changed = ["state"]
     if to is State.OPEN:

@@ -10,8 +10,8 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.fleet.intervals import Interval, IntervalQuerySet, not_backwards
 from kvaudit.incidents.querysets import ActionItemQuerySet
 
@@ -98,7 +98,7 @@ class Cause(models.Model):
     incident = models.ForeignKey("incidents.Incident", on_delete=models.PROTECT, related_name="causes")
     text = models.TextField(max_length=4_000)
     author = models.CharField(max_length=200)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
     withdrawn_by = models.CharField(max_length=200, blank=True)
 
@@ -126,7 +126,7 @@ class ActionItem(models.Model):
     due = models.DateField(null=True, blank=True)
     enforced_by = models.CharField(max_length=50, blank=True)
     state = models.CharField(max_length=8, choices=ActionState.choices, default=ActionState.OPEN)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     objects = ActionItemQuerySet.as_manager()
 
@@ -144,7 +144,7 @@ class ActionChange(models.Model):
     """One step of an action item's state. Never updated."""
 
     item = models.ForeignKey(ActionItem, on_delete=models.PROTECT, related_name="changes")
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
     actor = models.CharField(max_length=200)
     before = models.CharField(max_length=8, blank=True)
     after = models.CharField(max_length=8, choices=ActionState.choices)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from datetime import date, datetime
 
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import access_of, require
 from kvaudit.accounts.actors import actor_name
 from kvaudit.accounts.models import User
@@ -79,7 +79,7 @@ def put_event(
         raise IncidentProblem("Say what happened.")
     if confidence not in Confidence.values:
         raise IncidentProblem(f"The confidence is one of {', '.join(Confidence.values)}.")
-    if at > timezone.now():
+    if at > clock.now():
         raise IncidentProblem("A timeline holds what has happened: that moment is still to come.")
     series = _close(row, replaces)
     made = TimelineEvent.objects.create(
@@ -152,7 +152,7 @@ def add_cause(*, incident: Incident, actor: User, text: str) -> Cause:
 def withdraw_cause(*, cause: Cause, actor: User) -> None:
     row = _editable(cause.incident, actor)
     Cause.objects.filter(pk=cause.pk, withdrawn_at=None).update(
-        withdrawn_at=timezone.now(), withdrawn_by=actor_name(actor)
+        withdrawn_at=clock.now(), withdrawn_by=actor_name(actor)
     )
     _recorded(row, actor, "postmortem.cause_withdrawn", [cause.pk])
 
@@ -267,7 +267,7 @@ def _close(incident: Incident, line: TimelineEvent | ImpactLine | None) -> uuid.
         return uuid.uuid4()
     if line.incident_id != incident.pk:
         raise IncidentProblem("That line belongs to another incident.")
-    ended = type(line).objects.filter(pk=line.pk, valid_to=None).update(valid_to=timezone.now())
+    ended = type(line).objects.filter(pk=line.pk, valid_to=None).update(valid_to=clock.now())
     if not ended:
         raise IncidentProblem("Somebody has edited that line meanwhile: look at it again.")
     return line.series

@@ -6,8 +6,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 from django.db.models import F, Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.models import Run
 
 
@@ -15,7 +15,7 @@ class Fix(models.Model):
     """Somebody says that the cause is gone since ``at``. The newest one counts; every test must be later."""
 
     incident = models.ForeignKey("incidents.Incident", on_delete=models.PROTECT, related_name="fixes")
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
     fixer = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     description = models.TextField(max_length=4_000)
 
@@ -33,7 +33,7 @@ class Replay(models.Model):
     run = models.OneToOneField(Run, on_delete=models.PROTECT, related_name="+")
     original = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="+")
     asked_by = models.CharField(max_length=200)
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
 
     class Meta:
         ordering = ("-at", "-pk")
@@ -49,7 +49,7 @@ class ExternalResult(models.Model):
     incident = models.ForeignKey(
         "incidents.Incident", on_delete=models.PROTECT, related_name="external_results"
     )
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
     uploader = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     evidence = models.ForeignKey("audits.Evidence", on_delete=models.PROTECT, related_name="+")
     name = models.CharField(max_length=200)
@@ -72,7 +72,7 @@ class Override(models.Model):
     reason = models.TextField(max_length=4_000)
     fingerprint = models.CharField(max_length=64)
     requester = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
-    requested_at = models.DateTimeField(default=timezone.now)
+    requested_at = models.DateTimeField(default=clock.now)
     approved = models.BooleanField(null=True, blank=True)
     decided_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
@@ -105,7 +105,7 @@ class Release(models.Model):
     """
 
     incident = models.ForeignKey("incidents.Incident", on_delete=models.PROTECT, related_name="releases")
-    at = models.DateTimeField(default=timezone.now)
+    at = models.DateTimeField(default=clock.now)
     released_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     fingerprint = models.CharField(max_length=64)
     grounds = models.JSONField()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
-from django.utils import timezone
+
+from kvaudit import clock
 
 
 class LibraryEntry(models.Model):
@@ -15,7 +16,7 @@ class LibraryEntry(models.Model):
     document = models.JSONField()
     sha256 = models.CharField(max_length=64)
     imported_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
-    imported_at = models.DateTimeField(default=timezone.now)
+    imported_at = models.DateTimeField(default=clock.now)
     replaced_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.audits.canonical import clean_text
@@ -42,7 +42,7 @@ def begin(incident: Incident, *, actor: Actor, reason: str, at: datetime | None 
         incident=incident,
         set_by=actor_name(actor)[:200],
         reason=reason,
-        valid_from=at or timezone.now(),
+        valid_from=at or clock.now(),
     )
     record(
         actor=actor,
@@ -62,7 +62,7 @@ def end_for(release: Release, *, actor: Actor) -> bool:
         return True
     if needing(held, but=release.incident).exists():
         return False
-    held.valid_to = max(timezone.now(), held.valid_from)
+    held.valid_to = max(clock.now(), held.valid_from)
     held.ended_by = actor_name(actor)[:200]
     held.end_reason = f"Release {release.pk} of incident {release.incident_id}"
     held.save(update_fields=["valid_to", "ended_by", "end_reason"])

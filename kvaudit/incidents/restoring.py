@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, Max
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.models import User
 from kvaudit.audits import replaying
@@ -268,7 +268,7 @@ def decide_override(*, override: Override, actor: User, approve: bool, note: str
     said = clean_text(note.strip(), 1_000)
     if not said:
         raise IncidentProblem("Say why: the decision stays on the incident for good.")
-    found.approved, found.decided_by, found.decided_at, found.note = approve, actor, timezone.now(), said
+    found.approved, found.decided_by, found.decided_at, found.note = approve, actor, clock.now(), said
     found.save(update_fields=["approved", "decided_by", "decided_at", "note"])
     record(
         actor=actor,

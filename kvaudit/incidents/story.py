@@ -15,8 +15,8 @@ from typing import TypeVar
 from uuid import uuid4
 
 from django.db import transaction
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import Team, User
 from kvaudit.accounts.roles import Role
 from kvaudit.accounts.services import grant_role
@@ -210,7 +210,7 @@ class _Teller:
             )
 
     def _actions(self, incident: Incident) -> None:
-        due = (timezone.now() + timedelta(days=14)).date()
+        due = (clock.now() + timedelta(days=14)).date()
         for title, enforced_by in (
             ("Gate every node on its pool before it takes traffic", "check:pool"),
             ("Keep the pinned build", "check:version"),
@@ -247,7 +247,7 @@ class _Teller:
         )
 
     def _pending(self) -> list[Run]:
-        return list(Run.objects.pending().filter(deployment=self.deployment, not_before__lte=timezone.now()))
+        return list(Run.objects.pending().filter(deployment=self.deployment, not_before__lte=clock.now()))
 
     def _ended(self, runs: Sequence[Run]) -> None:
         ids = {run.pk for run in runs}

@@ -8,8 +8,8 @@ from typing import Any
 from django.db.models import Case, OuterRef, Q, Subquery, TextField, Value, When
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, NullIf
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.models import CheckState, Result, Run
 from kvaudit.fleet.models import Deployment, FingerprintChange
 from kvaudit.inquiries.spans import Held, Statement
@@ -25,7 +25,7 @@ _FIELDS = (
 
 def statement_of(deployment: Deployment, since: datetime, until: datetime) -> Statement:
     """What is known of [since, until); the future is not known, so ``until`` is at most now."""
-    now = timezone.now()
+    now = clock.now()
     until = min(until, now)
     # Results lie scattered over all of history: looked up for the few intervals of which a bound is told.
     bounding = Q(verdict=Verdict.PASS, check_id__in=BOUNDING) & (Q(closed_at=None) | Q(closed_at__gt=since))
@@ -51,7 +51,7 @@ def statement_of(deployment: Deployment, since: datetime, until: datetime) -> St
 
 def known_lengths(deployment: Deployment, since: datetime) -> list[tuple[int, int]]:
     """[low, high) tokens of every danger zone that was open at any time since then."""
-    zones = statement_of(deployment, since, timezone.now()).zones
+    zones = statement_of(deployment, since, clock.now()).zones
     return joined(span.zone for span in zones if span.zone is not None)
 
 

@@ -7,8 +7,8 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import Team
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries.querysets import LogImportQuerySet, RequestLogQuerySet, SavedViewQuerySet
@@ -25,7 +25,7 @@ class SavedView(models.Model):
     page = models.CharField(max_length=20)  # the name of the page's address: one of `views_kept.PAGES`
     name = models.CharField(max_length=80)
     query = models.TextField(max_length=2_000, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     objects = SavedViewQuerySet.as_manager()
 
@@ -59,7 +59,7 @@ class RequestLog(models.Model):
     imported_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    imported_at = models.DateTimeField(default=timezone.now)
+    imported_at = models.DateTimeField(default=clock.now)
     since = models.DateTimeField()
     until = models.DateTimeField()
     zones = models.JSONField(default=list)
@@ -188,7 +188,7 @@ class LogImport(models.Model):
     requested_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+"
     )
-    requested_at = models.DateTimeField(default=timezone.now)
+    requested_at = models.DateTimeField(default=clock.now)
 
     state = models.CharField(max_length=10, choices=ImportState.choices, default=ImportState.QUEUED)
     token = models.UUIDField(null=True)
@@ -253,7 +253,7 @@ class Export(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     kind = models.CharField(max_length=4, choices=ExportKind.choices)
     query = models.TextField(max_length=2_000, blank=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
     state = models.CharField(max_length=10, choices=ExportState.choices, default=ExportState.READY)
     rows = models.BigIntegerField(default=0)
     size = models.BigIntegerField(default=0)

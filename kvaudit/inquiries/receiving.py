@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import IO, NoReturn
 
 from django.db.models.functions import Now
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.models import User
 from kvaudit.accounts.sealing import seal
@@ -46,7 +46,7 @@ class Receiver:
             raise NoLog(
                 f"{MOST_LIVE} imports for this deployment are not done yet: wait for one, or cancel it."
             )
-        now = timezone.now()
+        now = clock.now()
         self.work: LogImport | None = LogImport.objects.create(
             deployment=deployment,
             name=clean_text(name, 200) or "request log",

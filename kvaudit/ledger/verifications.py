@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 
 from django.db import models
 from django.db.models import OuterRef, Q, Subquery
-from django.utils import timezone
+
+from kvaudit import clock
 
 SILENT = timedelta(seconds=60)
 """A worker writes every second; one that wrote nothing for so long is gone."""
@@ -53,7 +54,7 @@ class Verification(models.Model):
     last of them. ``sentence`` names the first bad entry, or says why nothing is known."""
 
     asked_by = models.CharField(max_length=200)
-    asked_at = models.DateTimeField(default=timezone.now)
+    asked_at = models.DateTimeField(default=clock.now)
     started_at = models.DateTimeField(null=True)
     seen_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)

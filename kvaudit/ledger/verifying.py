@@ -10,9 +10,8 @@ from datetime import timedelta
 
 from django.db import transaction
 from django.db.models.functions import Coalesce, Now
-from django.utils import timezone
 
-from kvaudit import broker
+from kvaudit import broker, clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.ledger.chain import digest_of
@@ -50,7 +49,7 @@ def begin(*, actor: Actor) -> Verification:
 
 def begin_when_due() -> None:
     """From beat: once a day, and again for what no worker has taken."""
-    now = timezone.now()
+    now = clock.now()
     waiting = Verification.objects.claimable(now).order_by("-pk").first()
     if waiting is not None:
         _ring(waiting.pk)
@@ -100,7 +99,7 @@ def keep(found: Found, *, asked_by: str) -> Verification:
 
 def _claim(pk: int) -> Verification | None:
     token = uuid.uuid4()
-    taken = Verification.objects.claimable(timezone.now()).filter(pk=pk)
+    taken = Verification.objects.claimable(clock.now()).filter(pk=pk)
     if not taken.update(
         token=token,
         started_at=Coalesce("started_at", Now()),

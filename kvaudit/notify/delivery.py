@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import smtplib
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -15,6 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from kvaudit import clock
 from kvaudit.accounts.sealing import SealBroken, unseal
 from kvaudit.notify.channels import BadChannel, split_url
 from kvaudit.notify.models import ChannelKind, Delivery, OutboxMessage
@@ -94,7 +94,10 @@ async def _post(message: OutboxMessage) -> str:
         secret = unseal(message.channel.secret_sealed)
         body = webhook_body(message)
         client = Client(origin, allow={("POST", path)}, redact=[secret], limits=LIMITS)
-        headers = ((HEADER, sign(body, secret, int(time.time()))), ("X-KVAudit-Delivery", str(message.pk)))
+        headers = (
+            (HEADER, sign(body, secret, int(clock.now().timestamp()))),
+            ("X-KVAudit-Delivery", str(message.pk)),
+        )
         async with client:
             answer = await client.request("POST", path, content=body, headers=headers)
     except (TransportError, SealBroken, BadChannel) as problem:

@@ -7,8 +7,8 @@ import uuid
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import Team
 from kvaudit.notify.querysets import ChannelQuerySet, OutboxQuerySet
 
@@ -47,7 +47,7 @@ class Channel(models.Model):
     secret_sealed = models.TextField(blank=True, editable=False)
     events = ArrayField(models.CharField(max_length=20, choices=Event.choices), default=every_event)
     enabled = models.BooleanField(default=True)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=clock.now)
 
     objects = ChannelQuerySet.as_manager()
 
@@ -77,8 +77,8 @@ class OutboxMessage(models.Model):
     payload = models.JSONField()
     state = models.CharField(max_length=10, choices=Delivery.choices, default=Delivery.PENDING)
     attempts = models.PositiveIntegerField(default=0)
-    next_attempt_at = models.DateTimeField(default=timezone.now)
-    created_at = models.DateTimeField(default=timezone.now)
+    next_attempt_at = models.DateTimeField(default=clock.now)
+    created_at = models.DateTimeField(default=clock.now)
     sent_at = models.DateTimeField(null=True, blank=True)
     last_problem = models.CharField(max_length=500, blank=True)
 

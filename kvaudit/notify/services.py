@@ -82,4 +82,4 @@ def _clean(payload: dict[str, Any]) -> Any:
 
 
 def _ring() -> None:
-    broker.ring("kvaudit.notify.tasks.deliver", queue="desk", waiting="Messages wait", expires=60)
+    broker.ring("kvaudit.notify.tasks.deliver", queue="desk", waiting="Messages wait")

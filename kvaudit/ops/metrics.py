@@ -12,11 +12,11 @@ from typing import Any
 
 from django.db import DatabaseError
 from django.db.models import Count, Max, Min
-from django.utils import timezone
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
+from kvaudit import clock
 from kvaudit.audits.models import CheckState, Overdue, Run, RunState
 from kvaudit.ledger.models import Entry
 from kvaudit.notify.models import Delivery, OutboxMessage
@@ -64,7 +64,7 @@ def _runs() -> Iterator[Metric]:
         "How long the oldest due run has waited for a worker.",
         labels=["kind"],
     )
-    now = timezone.now()
+    now = clock.now()
     for kind in ("passive", "active"):
         pending = Run.objects.filter(kind=kind)
         for state in (RunState.QUEUED, RunState.RUNNING):

@@ -5,6 +5,7 @@ import django.contrib.auth.validators
 import django.contrib.postgres.fields
 import django.db.models.deletion
 import django.utils.timezone
+import kvaudit.clock
 from django.conf import settings
 from django.db import migrations, models
 
@@ -66,7 +67,7 @@ class Migration(migrations.Migration):
                 ('digest', models.CharField(editable=False, max_length=64, unique=True)),
                 ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('read', 'Read results'), ('gate', 'Ask the gate')], max_length=10), size=None)),
                 ('deployments', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=100), blank=True, default=list, size=None)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('expires_at', models.DateTimeField(blank=True, null=True)),
                 ('revoked_at', models.DateTimeField(blank=True, null=True)),
                 ('last_used_at', models.DateTimeField(blank=True, null=True)),

@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import kvaudit.clock
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
                 ('encoding', models.CharField(default='zlib', max_length=10)),
                 ('size', models.PositiveIntegerField(help_text='bytes before compression')),
                 ('body', models.BinaryField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
             ],
         ),
         migrations.CreateModel(
@@ -42,13 +42,13 @@ class Migration(migrations.Migration):
                 ('cron', models.CharField(blank=True, max_length=120)),
                 ('zone', models.CharField(default='UTC', max_length=60)),
                 ('interval', models.PositiveIntegerField(blank=True, help_text='seconds', null=True)),
-                ('anchor', models.DateTimeField(default=django.utils.timezone.now)),
+                ('anchor', models.DateTimeField(default=kvaudit.clock.now)),
                 ('jitter', models.PositiveIntegerField(default=0, help_text='seconds')),
                 ('windows', models.JSONField(blank=True, default=list)),
                 ('budget_seconds', models.PositiveIntegerField(blank=True, null=True)),
                 ('budget_tokens', models.BigIntegerField(blank=True, null=True)),
                 ('enabled', models.BooleanField(default=True)),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('next_due', models.DateTimeField(blank=True, null=True)),
                 ('missed_from', models.DateTimeField(blank=True, null=True)),
@@ -84,7 +84,7 @@ class Migration(migrations.Migration):
                 ('fingerprint', models.CharField(blank=True, max_length=64)),
                 ('tokens_spent', models.BigIntegerField(default=0)),
                 ('progress', models.JSONField(blank=True, default=dict)),
-                ('not_before', models.DateTimeField(default=django.utils.timezone.now)),
+                ('not_before', models.DateTimeField(default=kvaudit.clock.now)),
                 ('expires_at', models.DateTimeField()),
                 ('rung_at', models.DateTimeField(blank=True, null=True)),
                 ('rings', models.PositiveSmallIntegerField(default=0)),
@@ -92,7 +92,7 @@ class Migration(migrations.Migration):
                 ('lease_token', models.UUIDField(blank=True, null=True)),
                 ('lease_until', models.DateTimeField(blank=True, null=True)),
                 ('cancel_requested_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('started_at', models.DateTimeField(blank=True, null=True)),
                 ('finished_at', models.DateTimeField(blank=True, null=True)),
                 ('actor', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),

@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import kvaudit.clock
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -36,7 +36,7 @@ class Migration(migrations.Migration):
             name='Attestation',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('item', models.CharField(max_length=12)),
                 ('statement', models.TextField(max_length=4000)),
@@ -74,7 +74,7 @@ class Migration(migrations.Migration):
             name='OwnItem',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('series', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('key', models.CharField(max_length=12)),
@@ -103,7 +103,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('item', models.CharField(max_length=12)),
                 ('reason', models.TextField(max_length=4000)),
-                ('requested_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('requested_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('expires_at', models.DateTimeField()),
                 ('decision', models.CharField(choices=[('pending', 'Waiting for an approver'), ('approved', 'Approved'), ('refused', 'Refused'), ('withdrawn', 'Withdrawn')], default='pending', max_length=10)),
                 ('decided_at', models.DateTimeField(blank=True, null=True)),

@@ -2,7 +2,7 @@
 
 import django.core.validators
 import django.db.models.deletion
-import django.utils.timezone
+import kvaudit.clock
 from django.db import migrations, models
 
 
@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                 ('headroom', models.FloatField(default=1.25, validators=[django.core.validators.MinValueValidator(1.0)])),
                 ('conditions', models.JSONField(blank=True, default=dict)),
                 ('windows', models.JSONField(blank=True, default=list)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('retired_at', models.DateTimeField(blank=True, null=True)),
                 ('team', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='deployments', to='accounts.team')),
             ],
@@ -43,7 +43,7 @@ class Migration(migrations.Migration):
             name='Consent',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('given_by', models.CharField(max_length=300)),
                 ('reason', models.CharField(blank=True, max_length=500)),
@@ -54,7 +54,7 @@ class Migration(migrations.Migration):
             name='Node',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('name', models.CharField(max_length=300)),
                 ('role', models.CharField(blank=True, max_length=20)),
@@ -116,7 +116,7 @@ class Migration(migrations.Migration):
             name='Pause',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('paused_by', models.CharField(max_length=300)),
                 ('reason', models.CharField(blank=True, max_length=500)),
@@ -127,7 +127,7 @@ class Migration(migrations.Migration):
             name='Pin',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('engine', models.CharField(max_length=40)),
                 ('specifier', models.CharField(max_length=100)),
@@ -143,7 +143,7 @@ class Migration(migrations.Migration):
             name='Tenant',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('name', models.CharField(max_length=300)),
                 ('credential_sealed', models.TextField(blank=True, editable=False)),

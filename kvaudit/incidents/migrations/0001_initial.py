@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import kvaudit.clock
 import uuid
 from django.conf import settings
 from django.db import migrations, models
@@ -30,7 +30,7 @@ class Migration(migrations.Migration):
             name='Handled',
             fields=[
                 ('change', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='+', serialize=False, to='audits.statechange')),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('at', models.DateTimeField(default=kvaudit.clock.now)),
             ],
         ),
         migrations.CreateModel(
@@ -41,7 +41,7 @@ class Migration(migrations.Migration):
                 ('due', models.DateField(blank=True, null=True)),
                 ('enforced_by', models.CharField(blank=True, max_length=50)),
                 ('state', models.CharField(choices=[('open', 'Open'), ('done', 'Done'), ('reopened', 'Reopened'), ('dropped', 'Dropped')], default='open', max_length=8)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('owner', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
             ],
             options={
@@ -52,7 +52,7 @@ class Migration(migrations.Migration):
             name='ActionChange',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('actor', models.CharField(max_length=200)),
                 ('before', models.CharField(blank=True, max_length=8)),
                 ('after', models.CharField(choices=[('open', 'Open'), ('done', 'Done'), ('reopened', 'Reopened'), ('dropped', 'Dropped')], max_length=8)),
@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
                 ('title', models.CharField(max_length=200)),
                 ('severity', models.CharField(choices=[('critical', 'Critical'), ('high', 'High'), ('medium', 'Medium'), ('low', 'Low')], max_length=8)),
                 ('state', models.CharField(choices=[('open', 'Open'), ('mitigated', 'Mitigated'), ('restored', 'Restored'), ('closed', 'Closed')], default='open', max_length=9)),
-                ('opened_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('opened_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('opened_by', models.CharField(max_length=200)),
                 ('mitigated_at', models.DateTimeField(blank=True, null=True)),
                 ('restored_at', models.DateTimeField(blank=True, null=True)),
@@ -101,7 +101,7 @@ class Migration(migrations.Migration):
             name='ImpactLine',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('series', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('measure', models.CharField(choices=[('responses', 'Responses'), ('tenants', 'Tenants'), ('lengths', 'Lengths'), ('other', 'Other')], max_length=9)),
@@ -119,7 +119,7 @@ class Migration(migrations.Migration):
             name='Fix',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('description', models.TextField(max_length=4000)),
                 ('fixer', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('incident', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='fixes', to='incidents.incident')),
@@ -132,7 +132,7 @@ class Migration(migrations.Migration):
             name='ExternalResult',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('name', models.CharField(max_length=200)),
                 ('leaked', models.BooleanField()),
                 ('description', models.CharField(max_length=1000)),
@@ -163,7 +163,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('text', models.TextField(max_length=4000)),
                 ('author', models.CharField(max_length=200)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('withdrawn_at', models.DateTimeField(blank=True, null=True)),
                 ('withdrawn_by', models.CharField(blank=True, max_length=200)),
                 ('incident', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='causes', to='incidents.incident')),
@@ -183,7 +183,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('reason', models.TextField(max_length=4000)),
                 ('fingerprint', models.CharField(max_length=64)),
-                ('requested_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('requested_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('approved', models.BooleanField(blank=True, null=True)),
                 ('decided_at', models.DateTimeField(blank=True, null=True)),
                 ('note', models.CharField(blank=True, max_length=1000)),
@@ -199,7 +199,7 @@ class Migration(migrations.Migration):
             name='Quarantine',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('set_by', models.CharField(max_length=200)),
                 ('reason', models.CharField(max_length=1000)),
@@ -216,7 +216,7 @@ class Migration(migrations.Migration):
             name='Release',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('fingerprint', models.CharField(max_length=64)),
                 ('grounds', models.JSONField()),
                 ('incident', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='releases', to='incidents.incident')),
@@ -233,7 +233,7 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('asked_by', models.CharField(max_length=200)),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('incident', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='replays', to='incidents.incident')),
                 ('original', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='audits.run')),
                 ('run', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='audits.run')),
@@ -246,7 +246,7 @@ class Migration(migrations.Migration):
             name='TimelineEvent',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('valid_from', models.DateTimeField(default=django.utils.timezone.now)),
+                ('valid_from', models.DateTimeField(default=kvaudit.clock.now)),
                 ('valid_to', models.DateTimeField(blank=True, null=True)),
                 ('series', models.UUIDField(default=uuid.uuid4, editable=False)),
                 ('at', models.DateTimeField()),
@@ -264,7 +264,7 @@ class Migration(migrations.Migration):
             name='Transition',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('actor', models.CharField(max_length=200)),
                 ('before', models.CharField(blank=True, max_length=9)),
                 ('after', models.CharField(choices=[('open', 'Open'), ('mitigated', 'Mitigated'), ('restored', 'Restored'), ('closed', 'Closed')], max_length=9)),

@@ -2,7 +2,7 @@
 
 import django.contrib.postgres.fields
 import django.db.models.deletion
-import django.utils.timezone
+import kvaudit.clock
 import kvaudit.notify.models
 import uuid
 from django.db import migrations, models
@@ -28,7 +28,7 @@ class Migration(migrations.Migration):
                 ('secret_sealed', models.TextField(blank=True, editable=False)),
                 ('events', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('fail', 'A check failed'), ('error', 'An audit ended in error'), ('overdue', 'An audit is overdue'), ('test', 'Test message')], max_length=20), default=kvaudit.notify.models.every_event, size=None)),
                 ('enabled', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('team', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='channels', to='accounts.team')),
             ],
             options={
@@ -44,8 +44,8 @@ class Migration(migrations.Migration):
                 ('payload', models.JSONField()),
                 ('state', models.CharField(choices=[('pending', 'Waiting'), ('sent', 'Sent'), ('failed', 'Given up')], default='pending', max_length=10)),
                 ('attempts', models.PositiveIntegerField(default=0)),
-                ('next_attempt_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ('next_attempt_at', models.DateTimeField(default=kvaudit.clock.now)),
+                ('created_at', models.DateTimeField(default=kvaudit.clock.now)),
                 ('sent_at', models.DateTimeField(blank=True, null=True)),
                 ('last_problem', models.CharField(blank=True, max_length=500)),
                 ('channel', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='messages', to='notify.channel')),

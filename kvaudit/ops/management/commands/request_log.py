@@ -10,8 +10,8 @@ from typing import IO, Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.urls import reverse
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries.exposure import statement_of
 from kvaudit.inquiries.importing import Progress, Tell, import_log
@@ -43,7 +43,7 @@ class Command(BaseCommand):
         deployment = Deployment.objects.filter(slug=options["deployment"]).select_related("team").first()
         if deployment is None:
             raise CommandError(f"There is no deployment {options['deployment']!r}.")
-        window = window_of({"from": options["from"], "to": options["to"]}, timezone.now())
+        window = window_of({"from": options["from"], "to": options["to"]}, clock.now())
         if window.problem:
             raise CommandError(window.problem)
         statement = statement_of(deployment, window.since, window.until)
