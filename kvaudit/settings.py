@@ -266,8 +266,7 @@ DESK = "desk"
 
 
 def _every(task: str, seconds: float) -> dict[str, Any]:
-    # A beat message that waited longer than its period is stale: the next one does the same work.
-    return {"task": task, "schedule": seconds, "options": {"queue": DESK, "expires": max(seconds, 1.0)}}
+    return {"task": task, "schedule": seconds, "options": {"queue": DESK}}
 
 
 CELERY_BEAT_SCHEDULER = "kvaudit.celery:BeatScheduler"

@@ -186,6 +186,18 @@ def django_db_modify_db_settings(
     """Before pytest-django makes the worker's database, the server must run."""
 
 
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' database runs on this machine, so its time is ours: a test that compares moments need not
+    reckon with the milliseconds of a round trip. Tests of wrong clocks undo this (`tests.clocks`)."""
+    from datetime import timedelta
+
+    from kvaudit import clock
+
+    monkeypatch.setattr(clock, "_anchor", None)
+    monkeypatch.setattr(clock, "set_by_database", lambda: timedelta(0))
+
+
 @pytest.fixture
 def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of one's own, running; gives its URL."""

@@ -49,6 +49,11 @@ def ring_for(run: Run) -> None:
     _after_commit([run.pk], Kind(run.kind))
 
 
+def ring_anew(run_ids: Sequence[int]) -> None:
+    """The worker that heard these bells leaves the runs to others: the next dispatch rings again."""
+    Run.objects.filter(pk__in=run_ids, state=RunState.QUEUED).update(rung_at=None, rings=0)
+
+
 def _after_commit(run_ids: Sequence[int], kind: Kind) -> None:
     if run_ids:
         transaction.on_commit(partial(_send, run_ids, kind), robust=False)
@@ -69,6 +74,6 @@ def _send(run_ids: Sequence[int], kind: Kind) -> None:
             )
         except (BrokerDown, OSError) as fault:
             unsent = run_ids[start:]
-            Run.objects.filter(pk__in=unsent, state=RunState.QUEUED).update(rung_at=None, rings=0)
+            ring_anew(unsent)
             log.warning("%d runs wait for the broker, which does not answer: %s", len(unsent), fault)
             return

@@ -18,6 +18,7 @@ from kvaudit import clock
 from kvaudit.audits.kept import Evidence, Planting, RunEvidence
 from kvaudit.audits.querysets import PlanQuerySet, ResultQuerySet, RunQuerySet
 from kvaudit.audits.standing import VERDICTS, CheckState, Overdue, StateChange
+from kvaudit.audits.worker_clocks import WorkerClock
 
 __all__ = (
     "VERDICTS",
@@ -33,6 +34,7 @@ __all__ = (
     "RunState",
     "StateChange",
     "Trigger",
+    "WorkerClock",
 )
 
 

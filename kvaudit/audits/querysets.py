@@ -135,8 +135,10 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
         )
 
     def concluded(self) -> Self:
-        """Intervals of whole deployments that came to know something, newest first."""
-        return self.filter(node=None, verdict__in=("pass", "fail")).order_by("-since", "-id")
+        """Intervals of whole deployments that came to know something, newest first; not those that a fail
+        heard of late has ended where they began."""
+        lasted = Q(closed_at=None) | Q(closed_at__gt=models.F("since"))
+        return self.filter(lasted, node=None, verdict__in=("pass", "fail")).order_by("-since", "-id")
 
     def _concluded_before(self) -> models.QuerySet[CheckState]:
         """Earlier intervals of the same check that came to know something, newest first."""

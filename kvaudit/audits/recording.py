@@ -65,8 +65,8 @@ def record_partly(claim: Claim, observed: Observed, nodes: Iterable[NodeSeen] = 
         return False
     run.fingerprint = _digest(nodes)
     run.deployment = states.lock_deployments([run.deployment_id])[run.deployment_id]
-    rows = _results({run.pk: run}, [Finished(claim, [observed])])
-    changes = states.apply(_observations({run.pk: run}, [Finished(claim, [observed])], rows))
+    rows, fresh = _results({run.pk: run}, [Finished(claim, [observed])])
+    changes = states.apply(_observations({run.pk: run}, [Finished(claim, [observed])], rows, fresh))
     evidence.keep(evidence.Kept(run.pk, item) for item in observed.result.evidence)
     telling.tell(changes)
     return True
@@ -89,8 +89,8 @@ def write(runs: dict[int, Run], done: Sequence[Finished]) -> None:
         run.deployment = deployments[run.deployment_id]
     capacity = _readings(runs, done)
     changes = followups.capacity_changes(capacity)
-    rows = _results(runs, done)
-    changes += states.apply(_observations(runs, done, rows))
+    rows, fresh = _results(runs, done)
+    changes += states.apply(_observations(runs, done, rows, fresh))
     evidence.keep(_kept(runs, done, {change.deployment_id for change in changes}))
     for each in done:
         run = runs[each.claim.run_id]
@@ -175,8 +175,8 @@ def _digest(nodes: Iterable[NodeSeen]) -> str:
     return deployment_digest(fingerprint(node.facts) for node in nodes if node.facts is not None)
 
 
-def _results(runs: dict[int, Run], done: Sequence[Finished]) -> dict[int, list[Result]]:
-    """Insert what is not there yet; run id -> rows of every attempt."""
+def _results(runs: dict[int, Run], done: Sequence[Finished]) -> tuple[dict[int, list[Result]], set[int]]:
+    """Insert what is not there yet; (run id -> rows of every attempt, ids of those that are new)."""
     rows: dict[int, list[Result]] = {run_id: [] for run_id in runs}
     for row in Result.objects.filter(
         run__in=[run for run in runs.values() if run.kind == "active" or run.attempt > 1]
@@ -192,7 +192,7 @@ def _results(runs: dict[int, Run], done: Sequence[Finished]) -> dict[int, list[R
                 there.add((run.attempt, observed.result.check))
     for row in Result.objects.bulk_create(new):
         rows[row.run_id].append(row)
-    return rows
+    return rows, {row.pk for row in new}
 
 
 def _row(run: Run, observed: Observed) -> Result:
@@ -215,10 +215,10 @@ def _row(run: Run, observed: Observed) -> Result:
 
 
 def _observations(
-    runs: dict[int, Run], done: Sequence[Finished], rows: dict[int, list[Result]]
+    runs: dict[int, Run], done: Sequence[Finished], rows: dict[int, list[Result]], fresh: set[int]
 ) -> list[states.Observation]:
     """The results that count of each run, but for the placeholders of a cancellation. A fail of an
-    earlier attempt stands, so it is what state hears of."""
+    earlier attempt stands, so it is what state hears of. State has heard of what is not ``fresh``."""
     found = []
     for each in done:
         run = runs[each.claim.run_id]
@@ -242,6 +242,7 @@ def _observations(
                     interval=interval,
                     fingerprint=run.fingerprint,
                     zone=states.zone_of(row) if check == "pool" else None,
+                    heard=row.pk not in fresh,
                 )
             )
     return found

@@ -1,19 +1,23 @@
 """State as intervals: what each check says of a deployment, from when to when.
 
 Whoever writes here holds the deployment's row lock (`lock_deployments`), so that two runs of one
-deployment apply their results one after the other. Only a newer observation changes anything.
+deployment apply their results one after the other. A newer observation changes what is said; of an older
+one, a *fail* alone does: no pass that was heard first may hide it (`_enter_late`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from django.db.models import Q
+
+from kvaudit import clock
 from kvaudit.audits.models import CheckState, Result, StateChange
 from kvaudit.fleet.models import Deployment, FingerprintChange
 from kvaudit.readings import whole_number
-from kvaudit.verdict import Verdict
+from kvaudit.verdict import SEVERITIES, Verdict
 
 Zone = tuple[int, int]
 
@@ -39,6 +43,7 @@ class Observation:
     interval: int = 0
     fingerprint: str = ""
     zone: Zone | None = None
+    heard: bool = False  # it was applied when it was seen, and comes again with the end of its run
 
 
 def zone_of(result: Result) -> Zone | None:
@@ -65,7 +70,8 @@ def lock_deployments(ids: Iterable[int]) -> dict[int, Deployment]:
 
 def apply(observations: Iterable[Observation]) -> list[StateChange]:
     """Confirm, close and open intervals; returns the changes of verdict, not saved yet."""
-    ordered = sorted(observations, key=lambda each: (each.at, each.result_id))
+    # Of one moment the fail comes last, so that it is what stands.
+    ordered = sorted(observations, key=lambda each: (each.at, each.verdict is Verdict.FAIL, each.result_id))
     if not ordered:
         return []
     held = {
@@ -83,15 +89,19 @@ def apply(observations: Iterable[Observation]) -> list[StateChange]:
     for seen in ordered:
         key = (seen.deployment_id, seen.check)
         state = held.get(key)
-        if state is not None and seen.at <= state.last_confirmed:
-            _heard_late(state, seen)
-            continue
-        if state is not None and state.pk:
-            touched[state.pk] = state
+        if state is not None:
+            _bring_back(state, seen)
+            if _is_late(seen, state):
+                entered = None if seen.heard or seen.verdict is not Verdict.FAIL else _enter_late(state, seen)
+                if entered is None:
+                    continue
+                seen = entered
+            if state.pk:
+                touched[state.pk] = state
         if state is not None and _confirms(state, seen):
             _confirm(state, seen)
             continue
-        if state is not None:
+        if state is not None and state.closed_at is None:
             state.closed_at = seen.at
         if (change := _change(state, seen)) is not None:
             changes.append(change)
@@ -100,8 +110,8 @@ def apply(observations: Iterable[Observation]) -> list[StateChange]:
     CheckState.objects.bulk_update(
         touched.values(),
         [
-            "last_confirmed", "expires_at", "expiry_noted", "summary", "interval", "run", "result", "closed_at",
-            "zone_low", "zone_high",
+            "since", "last_confirmed", "expires_at", "expiry_noted", "summary", "interval", "run", "result",
+            "closed_at", "zone_low", "zone_high",
         ],
     )  # fmt: skip
     CheckState.objects.bulk_create(opened)
@@ -114,8 +124,10 @@ def expire_for(changes: Sequence[FingerprintChange]) -> None:
         CheckState.objects.filter(
             deployment_id=change.deployment_id,
             closed_at=None,
-            last_confirmed__lte=change.at,
             expires_at__gt=change.at,
+        ).filter(
+            # What was last confirmed at a moment that has not come was confirmed before.
+            Q(last_confirmed__lte=change.at) | Q(last_confirmed__gt=clock.now() + clock.NOTABLE)
         ).update(expires_at=change.at, expired_by=BY_CAPACITY, expiry_noted=True)
 
 
@@ -142,27 +154,89 @@ def _confirm(state: CheckState, seen: Observation) -> None:
 
 
 def _widen(state: CheckState, zone: Zone | None) -> None:
-    if zone is not None:
-        low, high = zone
-        state.zone_low = low if state.zone_low is None else min(low, state.zone_low)
-        state.zone_high = high if state.zone_high is None else max(high, state.zone_high)
+    if (joined := _joined(zone, state)) is not None:
+        state.zone_low, state.zone_high = joined
 
 
-def _heard_late(state: CheckState, seen: Observation) -> None:
-    """A result older than what is known changes no verdict. The danger zone of a fail was open all the same: its
-    lengths go to the fail that lasted then, be it that tests came to nothing since it was last seen."""
-    if seen.zone is None:
-        return
-    lasted: CheckState | None = state
-    if seen.at < state.since or state.verdict != seen.verdict:
-        concluded = CheckState.objects.concluded().filter(
-            deployment_id=seen.deployment_id, check_id=seen.check, since__lte=seen.at
-        )
-        lasted = concluded.first()
-    if lasted is not None and lasted.verdict == seen.verdict:
-        _widen(lasted, seen.zone)
-        # Its other columns belong to whoever confirms or expires it; one that is not stored yet will be.
-        CheckState.objects.filter(pk=lasted.pk).update(zone_low=lasted.zone_low, zone_high=lasted.zone_high)
+def _joined(zone: Zone | None, state: CheckState) -> Zone | None:
+    if state.zone_low is None or state.zone_high is None:
+        return zone
+    low, high = zone or (state.zone_low, state.zone_high)
+    return min(low, state.zone_low), max(high, state.zone_high)
+
+
+def _bring_back(state: CheckState, seen: Observation) -> None:
+    """A state whose time has not come was written by a clock that was wrong, and nothing would ever be newer:
+    it is taken for the oldest that it can be."""
+    if clock.is_to_come(state.last_confirmed):
+        state.last_confirmed = min(state.last_confirmed, seen.at - timedelta(microseconds=1))
+        state.since = min(state.since, state.last_confirmed)
+
+
+def _outweighs(seen: Observation, state: CheckState) -> bool:
+    """Whether it is a fail, and what is known is none or a lesser one."""
+    if seen.verdict is not Verdict.FAIL:
+        return False
+    return state.verdict != Verdict.FAIL or _gravity(seen.severity) > _gravity(state.severity)
+
+
+def _gravity(severity: str) -> int:
+    return len(SEVERITIES) - SEVERITIES.index(severity) if severity in SEVERITIES else 0
+
+
+def _is_late(seen: Observation, state: CheckState) -> bool:
+    """Whether what is known is as new. Of one moment a fail outweighs what else is said."""
+    if seen.at == state.last_confirmed:
+        return seen.heard or not _outweighs(seen, state)
+    return seen.at < state.last_confirmed
+
+
+def _enter_late(state: CheckState, seen: Observation) -> Observation | None:
+    """A fail that is heard of after something newer: what begins an interval in place of ``state``, the open
+    one, or None where none begins.
+
+    It does unless a fail as grave lasted then, or lasts now; that one is widened, by its lengths and back to
+    the moment. Passes after that moment do not count against it: whoever looked may have looked elsewhere (two
+    processes behind one address), and what is not known to be mended is not. So what lasted then ends at that
+    moment, and what began later ends where it began; the lengths of fails among these go on.
+    """
+    rows = CheckState.objects.filter(
+        Q(closed_at=None) | Q(closed_at__gt=seen.at),
+        deployment_id=seen.deployment_id, node=None, check_id=seen.check,
+    ).order_by("since", "id")  # fmt: skip
+    held = [state if row.pk == state.pk else row for row in rows]
+    lasted = [row for row in held if row.since <= seen.at]
+    for covers in (row for row in lasted if not _outweighs(seen, row)):
+        before = covers.zone_low, covers.zone_high
+        _widen(covers, seen.zone)
+        if (covers.zone_low, covers.zone_high) != before:
+            # Its other columns belong to whoever confirms or expires it; one that is not stored yet will be.
+            CheckState.objects.filter(pk=covers.pk).update(
+                zone_low=covers.zone_low, zone_high=covers.zone_high
+            )
+        return None
+    for row in held:
+        if row not in lasted and row.verdict == Verdict.FAIL:
+            seen = replace(seen, zone=_joined(seen.zone, row))
+    others = [row for row in held if row is not state]
+    for row in others:
+        _end(row, seen.at)
+    CheckState.objects.bulk_update(others, ["closed_at", "last_confirmed"])
+    if _outweighs(seen, state):
+        _end(state, seen.at)
+        return seen
+    state.since = seen.at
+    _widen(state, seen.zone)
+    CheckState.objects.filter(pk=state.pk).update(
+        since=state.since, zone_low=state.zone_low, zone_high=state.zone_high
+    )
+    return None
+
+
+def _end(state: CheckState, at: datetime) -> None:
+    """End an interval at a moment, or where it began if that is later."""
+    state.closed_at = max(state.since, at)
+    state.last_confirmed = min(state.last_confirmed, state.closed_at)
 
 
 def _opened(before: CheckState | None, seen: Observation) -> CheckState:

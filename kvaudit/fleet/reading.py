@@ -10,6 +10,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.db.models import Q
 
+from kvaudit import clock
 from kvaudit.checks.contract import NodeSeen
 from kvaudit.fleet import comparison
 from kvaudit.fleet.facts import content_digest, facts_as_json, shown, storable_fingerprint
@@ -73,7 +74,11 @@ def _record(
         if node is None or facts is None or (node.valid_to is not None and read.at >= node.valid_to):
             continue
         current = currents.get(node.pk)
-        if current is not None and read.at <= current.last_confirmed:
+        if (
+            current is not None
+            and read.at <= current.last_confirmed
+            and not clock.is_to_come(current.last_confirmed)
+        ):
             continue
         stored = facts_as_json(facts)
         content = content_digest(stored)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 
 from django.db import transaction
 from django.db.models import Max
@@ -149,7 +148,7 @@ def _cite(incident: Incident, result: Result) -> None:
     incident.roles = sorted({*incident.roles, *roles})
     incident.builds = sorted({*incident.builds, *builds})
     incident.save()
-    if _came_back(incident, result.observed_at):
+    if _came_back(incident, result):
         move(
             incident=incident,
             to=State.OPEN,
@@ -158,14 +157,24 @@ def _cite(incident: Incident, result: Result) -> None:
         )
 
 
-def _came_back(incident: Incident, at: datetime) -> bool:
-    """A restored deployment that fails again, or a fix that did not hold."""
+def _came_back(incident: Incident, result: Result) -> bool:
+    """A restored deployment that fails again, or a fix that did not hold. A fail that was heard of only after
+    the restoration is one that it did not know of: what stands now, has come back."""
+    at = result.observed_at
     if incident.state == State.RESTORED:
-        return incident.restored_at is not None and at > incident.restored_at
+        since = incident.restored_at
+        return since is not None and (at > since or _stands(incident.deployment_id, result.check_id))
     if incident.state != State.MITIGATED:
         return False
     fix = incident.fixes.first()
     return fix is not None and at > fix.at
+
+
+def _stands(deployment: int, check: str) -> bool:
+    """Whether the check says *fail* now."""
+    return CheckState.objects.filter(
+        deployment=deployment, check_id=check, node=None, closed_at=None, verdict=Verdict.FAIL.value
+    ).exists()
 
 
 def _running(deployment: Deployment) -> tuple[set[str], set[str]]:

@@ -23,6 +23,7 @@ from psycopg import sql
 
 from kvaudit.accounts.models import User
 from kvaudit.accounts.services import change_password, ensure_admin
+from kvaudit.audits import unheard
 from kvaudit.ledger.grants import grant_statements
 
 ADMIN = "admin"
@@ -64,6 +65,12 @@ def initialise(
             for statement in grant_statements(app["USER"]):
                 cursor.execute(statement)
         say("permissions of the database role set")
+        mended = unheard.mend()
+        if mended.moments or mended.fails:
+            say(
+                f"a worker's clock was wrong: {mended.moments} moments that lay ahead brought back, "
+                f"{mended.fails} fails that were passed over now stand"
+            )
         return _administrator(admin_password, set_password)
 
 

@@ -12,6 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
+from kvaudit import clock
 from kvaudit.audits import states
 from kvaudit.audits.models import CheckState, Result
 from kvaudit.audits.states import Observation, expiry
@@ -164,15 +165,94 @@ class Intervals(TestCase):
         newest, told = -1, None
         for verdict, hours in seen:
             scene.say(verdict, hours)
-            if hours > newest:
+            if hours > newest or (hours == newest and verdict is FAIL):
                 newest, told = hours, verdict
-        rows = scene.intervals()
-        assert [row[3] for row in rows].count(None) == 1
+        assert CheckState.objects.filter(closed_at=None).count() == 1
+        rows = [row for row in scene.intervals() if row[1] != row[3]]
         for earlier, later in pairwise(rows):
             assert earlier[3] == later[1]
-        assert rows[-1][0] == told.value
+        assert all(row[3] is None or row[2] <= row[3] for row in scene.intervals())
+        assert rows[-1][0] in (told.value, "fail")
+        failed = [(since, closed or 1e9) for verdict, since, _, closed in rows if verdict == "fail"]
+        for verdict, hours in seen:
+            assert verdict is not FAIL or any(since <= hours < end for since, end in failed), "hidden"
         held = CheckState.objects.as_of(MONDAY + timedelta(hours=moment))
         assert len(held) == (1 if moment >= rows[0][1] else 0)
+
+
+LATE = {
+    "after a pass": ([(PASS, 0), (PASS, 10)], 5, [("pass", 0, 5, 5), ("fail", 5, 5, None)]),
+    "after a pass that began later": (
+        [(PASS, 0), (INCONCLUSIVE, 4), (PASS, 7), (PASS, 10)],
+        5,
+        [("pass", 0, 0, 4), ("inconclusive", 4, 4, 5), ("fail", 5, 5, None), ("pass", 7, 7, 7)],
+    ),
+    "before everything": ([(PASS, 3), (PASS, 9)], 1, [("fail", 1, 1, None), ("pass", 3, 3, 3)]),
+    "of the same moment": ([(PASS, 0), (PASS, 5)], 5, [("pass", 0, 5, 5), ("fail", 5, 5, None)]),
+    "after an error": (
+        [(Verdict.ERROR, 0), (Verdict.ERROR, 9)],
+        5,
+        [("error", 0, 5, 5), ("fail", 5, 5, None)],
+    ),
+    "after a fail that was mended before": (
+        [(FAIL, 0), (PASS, 4), (PASS, 9)],
+        5,
+        [("fail", 0, 0, 4), ("pass", 4, 5, 5), ("fail", 5, 5, None)],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_a_fail_is_never_dropped_for_being_late(scene, case):
+    """Of passes that were heard first, however many: it stands until something newer passes."""
+    before, hours, after = LATE[case]
+    for verdict, at in before:
+        scene.say(verdict, at)
+    last = before[-1][0].value
+    assert scene.say(FAIL, hours) == [(last, "fail")]
+    assert scene.intervals() == after
+    assert scene.say(PASS, hours) == scene.say(INCONCLUSIVE, hours - 0.5) == [], "older than the fail"
+    assert scene.say(PASS, 11) == [("fail", "pass")]
+    assert CheckState.objects.get(closed_at=None).verdict == "pass"
+
+
+def test_a_late_fail_widens_the_one_that_lasts_and_one_that_is_graver_begins_anew(scene):
+    scene.say(PASS, 0)
+    scene.say(FAIL, 6, severity="high")
+    assert scene.say(FAIL, 4, severity="high") == []
+    assert scene.say(FAIL, 5, severity="low") == []
+    assert scene.intervals() == [("pass", 0, 0, 4), ("fail", 4, 6, None)]
+    assert scene.say(FAIL, 5, severity="critical") == [("fail", "fail")]
+    assert CheckState.objects.get(closed_at=None).severity == "critical"
+
+
+def test_a_fail_that_a_later_pass_has_mended_is_not_opened_by_its_run_ending_after_that(scene):
+    """An active run's results are applied when they are seen, and come again when it ends."""
+    scene.say(FAIL, 1)
+    scene.say(PASS, 2)
+    assert scene.say(FAIL, 1, heard=True) == []
+    assert CheckState.objects.get(closed_at=None).verdict == "pass"
+
+
+@pytest.mark.parametrize("ahead", [timedelta(minutes=1), timedelta(hours=2), timedelta(days=400)])
+@pytest.mark.parametrize("poison", [PASS, FAIL, Verdict.ERROR])
+@pytest.mark.parametrize("seen", [PASS, FAIL, INCONCLUSIVE])
+def test_what_a_wrong_clock_wrote_into_the_future_is_no_newer_than_what_is_seen_now(db, ahead, poison, seen):
+    """States of an earlier release, which went by its workers' own clocks."""
+    scene, began = Scene(), (clock.now() - MONDAY) / timedelta(hours=1)
+    scene.say(poison, began - 1)
+    scene.say(poison, began + ahead / timedelta(hours=1))
+    scene.say(seen, began)
+    held = CheckState.objects.get(closed_at=None)
+    assert held.verdict == seen.value
+    assert held.last_confirmed == MONDAY + timedelta(hours=began)
+
+
+def test_a_capacity_change_expires_what_a_wrong_clock_confirmed_in_the_future(scene):
+    moment = clock.now()
+    scene.say(PASS, (moment + timedelta(hours=2) - MONDAY) / timedelta(hours=1))
+    states.expire_for([FingerprintChange(deployment=scene.target, at=moment, significant=True)])
+    assert CheckState.objects.get().expired_by == "capacity change"
 
 
 def zones():
@@ -197,7 +277,7 @@ def test_a_zone_that_is_heard_of_late_was_open_all_the_same(scene):
     assert [
         scene.say(FAIL, hours, zone) for hours, zone in ((3, [400, 800]), (8, [600, 950]), (6, [1, 2]))
     ] == [[]] * 3
-    assert zones() == [(400, 900), (None, None), (600, 950)]
+    assert zones() == [(400, 900), (None, None), (1, 950)]
     assert [row[0] for row in scene.intervals()] == ["fail", "pass", "fail"]
     with CaptureQueriesContext(connection) as queries:
         scene.say(FAIL, 2)
@@ -207,17 +287,20 @@ def test_a_zone_that_is_heard_of_late_was_open_all_the_same(scene):
     )
 
 
-def test_a_zone_is_widened_while_tests_come_to_nothing_and_not_once_it_was_closed(scene):
+def test_a_fail_heard_of_while_tests_come_to_nothing_stands_with_its_zone(scene):
     scene.say(FAIL, 1, [500, 900])
     scene.say(INCONCLUSIVE, 5)
     scene.say(FAIL, 4, [450, 900])
     scene.say(INCONCLUSIVE, 7)
     scene.say(FAIL, 6, [400, 950])
-    assert zones() == [(400, 950), (None, None)]
-    scene.say(PASS, 10)
-    scene.say(INCONCLUSIVE, 12)
-    scene.say(FAIL, 11, [1, 2_000])
-    assert zones() == [(400, 950), (None, None), (None, None), (None, None)]
+    # It lasted on, so what came to nothing after it is over.
+    assert zones() == [(450, 900), (None, None), (400, 950), (None, None)]
+    assert scene.intervals() == [
+        ("fail", 1, 1, 5),
+        ("inconclusive", 5, 6, 6),
+        ("fail", 6, 6, None),
+        ("inconclusive", 7, 7, 7),
+    ]
 
 
 @pytest.mark.parametrize(
