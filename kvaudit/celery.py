@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.config
 import os
@@ -56,7 +57,8 @@ def _sign_of_life(**_: Any) -> None:
     """Touch the file that the supervisor and the container's health check look at."""
     path = os.environ.get("KVAUDIT_ALIVE_FILE")
     if path:
-        Path(path).touch()
+        with contextlib.suppress(OSError):  # on a full disk: no sign, but alive
+            Path(path).touch()
 
 
 class BeatScheduler(Scheduler):

@@ -29,7 +29,7 @@ _database_url = _env.postgres_url("DATABASE_URL")
 # Only `manage.py initialise` uses the owner: the product itself runs as a role that cannot alter tables.
 DATABASE_OWNER_URL = _env.postgres_url("DATABASE_OWNER_URL", required=False)
 _broker_url = _env.broker_url()
-_beat_seconds = _env.number("BEAT_SECONDS", 15, 0.2, 300)
+AUDIT_BEAT_SECONDS = _beat_seconds = _env.number("BEAT_SECONDS", 15, 0.2, 300)
 
 EMAIL_HOST = _env.text("EMAIL_HOST", "localhost")
 EMAIL_PORT = int(_env.number("EMAIL_PORT", 25, 1, 65535))
@@ -50,6 +50,9 @@ for _name in ("LEASE_SECONDS", "HEARTBEAT_SECONDS", "RING_AGAIN_SECONDS", "SHORT
 # Prompt tokens that one deployment may be sent within 24 hours; default 4 x max(20 million, 80 x context).
 if _env.text("AUDIT_DAILY_PROMPT_TOKENS"):
     AUDIT_DAILY_PROMPT_TOKENS = _env.number("AUDIT_DAILY_PROMPT_TOKENS", 0, 0, 1e15)
+
+# The folder of `kvaudit up`, so that pages and metrics can say how much room its disk has.
+STATE_FOLDER = _env.text("STATE_FOLDER")
 
 # Where `kvaudit up --no-lab` looks whether somebody wishes for the lab fleet; nobody else sets it.
 LAB_WISH_FILE = _env.text("LAB_WISH_FILE")

@@ -30,6 +30,11 @@ def shortest_expiry_seconds() -> float:
     return _number("SHORTEST_EXPIRY_SECONDS", 120)
 
 
+def beat_seconds() -> float:
+    """How often what is due is looked for; no plan can be kept more often than that."""
+    return _number("BEAT_SECONDS", 15)
+
+
 def retry_delay_seconds() -> float:
     """An inconclusive is re-run once after this (checks.md, Verdicts)."""
     return _number("RETRY_DELAY_SECONDS", 900)

@@ -14,6 +14,7 @@ from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team, User
+from kvaudit.audits import options
 from kvaudit.audits import windows as hours
 from kvaudit.audits.models import Kind, Plan
 from kvaudit.audits.schedule import Schedule
@@ -61,6 +62,11 @@ class PlanSpec:
             return "A plan selects deployments, a team or an engine: give at least one."
         if self.jitter < 0:
             return "Jitter is a number of seconds, zero or more."
+        if self.interval is not None and 0 < self.interval < options.beat_seconds():
+            return (
+                f"An interval of {self.interval} s cannot be kept: what is due is looked for every "
+                f"{options.beat_seconds():g} s (BEAT_SECONDS), so give at least that."
+            )
         return self.schedule().problem() or hours.problem(self.windows)
 
     def schedule(self, anchor: datetime | None = None) -> Schedule:

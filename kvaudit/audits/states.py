@@ -8,7 +8,7 @@ one, a *fail* alone does: no pass that was heard first may hide it (`_enter_late
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
@@ -89,23 +89,22 @@ def apply(observations: Iterable[Observation]) -> list[StateChange]:
     for seen in ordered:
         key = (seen.deployment_id, seen.check)
         state = held.get(key)
+        new: CheckState | None = None
         if state is not None:
             _bring_back(state, seen)
             if _is_late(seen, state):
-                entered = None if seen.heard or seen.verdict is not Verdict.FAIL else _enter_late(state, seen)
-                if entered is None:
+                new = None if seen.heard or seen.verdict is not Verdict.FAIL else _enter_late(state, seen)
+                if new is None:
                     continue
-                seen = entered
             if state.pk:
                 touched[state.pk] = state
-        if state is not None and _confirms(state, seen):
-            _confirm(state, seen)
-            continue
-        if state is not None and state.closed_at is None:
-            state.closed_at = seen.at
+            if new is None and _confirms(state, seen):
+                _confirm(state, seen)
+                continue
+            state.closed_at = state.closed_at or seen.at
         if (change := _change(state, seen)) is not None:
             changes.append(change)
-        held[key] = _opened(state, seen)
+        held[key] = new or _opened(state, seen)
         opened.append(held[key])
     CheckState.objects.bulk_update(
         touched.values(),
@@ -154,15 +153,10 @@ def _confirm(state: CheckState, seen: Observation) -> None:
 
 
 def _widen(state: CheckState, zone: Zone | None) -> None:
-    if (joined := _joined(zone, state)) is not None:
-        state.zone_low, state.zone_high = joined
-
-
-def _joined(zone: Zone | None, state: CheckState) -> Zone | None:
-    if state.zone_low is None or state.zone_high is None:
-        return zone
-    low, high = zone or (state.zone_low, state.zone_high)
-    return min(low, state.zone_low), max(high, state.zone_high)
+    if zone is not None:
+        low, high = zone
+        state.zone_low = low if state.zone_low is None else min(low, state.zone_low)
+        state.zone_high = high if state.zone_high is None else max(high, state.zone_high)
 
 
 def _bring_back(state: CheckState, seen: Observation) -> None:
@@ -191,20 +185,20 @@ def _is_late(seen: Observation, state: CheckState) -> bool:
     return seen.at < state.last_confirmed
 
 
-def _enter_late(state: CheckState, seen: Observation) -> Observation | None:
-    """A fail that is heard of after something newer: what begins an interval in place of ``state``, the open
+def _enter_late(state: CheckState, seen: Observation) -> CheckState | None:
+    """A fail that is heard of after something newer: the interval that begins in place of ``state``, the open
     one, or None where none begins.
 
-    It does unless a fail as grave lasted then, or lasts now; that one is widened, by its lengths and back to
-    the moment. Passes after that moment do not count against it: whoever looked may have looked elsewhere (two
-    processes behind one address), and what is not known to be mended is not. So what lasted then ends at that
-    moment, and what began later ends where it began; the lengths of fails among these go on.
+    One begins unless a fail as grave lasted then, or lasts now; that one is widened, by its lengths and back
+    to the moment. Passes after that moment do not count against it: whoever looked may have looked elsewhere
+    (two processes behind one address), and what is not known to be mended is not. So what lasted then ends at
+    that moment, and what began later ends where it began; fails among these are part of it.
     """
     rows = CheckState.objects.filter(
         Q(closed_at=None) | Q(closed_at__gt=seen.at),
         deployment_id=seen.deployment_id, node=None, check_id=seen.check,
     ).order_by("since", "id")  # fmt: skip
-    held = [state if row.pk == state.pk else row for row in rows]
+    held = [state, *(row for row in rows if row.pk != state.pk)]
     lasted = [row for row in held if row.since <= seen.at]
     for covers in (row for row in lasted if not _outweighs(seen, row)):
         before = covers.zone_low, covers.zone_high
@@ -215,22 +209,28 @@ def _enter_late(state: CheckState, seen: Observation) -> Observation | None:
                 zone_low=covers.zone_low, zone_high=covers.zone_high
             )
         return None
-    for row in held:
+    goes_on = _opened(state, seen) if _outweighs(seen, state) else state
+    for row in (row for row in held if row is not goes_on):
         if row not in lasted and row.verdict == Verdict.FAIL:
-            seen = replace(seen, zone=_joined(seen.zone, row))
-    others = [row for row in held if row is not state]
-    for row in others:
+            _take_in(goes_on, row)
         _end(row, seen.at)
-    CheckState.objects.bulk_update(others, ["closed_at", "last_confirmed"])
-    if _outweighs(seen, state):
-        _end(state, seen.at)
-        return seen
-    state.since = seen.at
+    CheckState.objects.bulk_update((row for row in held if row is not state), ["closed_at", "last_confirmed"])
+    if goes_on is not state:
+        return goes_on
+    state.since = min(state.since, seen.at)
     _widen(state, seen.zone)
     CheckState.objects.filter(pk=state.pk).update(
         since=state.since, zone_low=state.zone_low, zone_high=state.zone_high
     )
     return None
+
+
+def _take_in(state: CheckState, part: CheckState) -> None:
+    """Another fail's interval becomes part of this one."""
+    if part.zone_low is not None and part.zone_high is not None:
+        _widen(state, (part.zone_low, part.zone_high))
+    if part.last_confirmed > state.last_confirmed:
+        state.last_confirmed, state.expires_at = part.last_confirmed, part.expires_at
 
 
 def _end(state: CheckState, at: datetime) -> None:

@@ -164,6 +164,10 @@ class Postgres:
 
     def start(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         """Start the server."""
+        # Written on a full disk it is empty, and PostgreSQL takes an empty one for a server that is starting.
+        lock = self.folder / "postmaster.pid"
+        if lock.exists() and not lock.stat().st_size:
+            lock.unlink()
         settings = [
             "listen_addresses=",
             "unix_socket_permissions=0700",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import Popen
@@ -25,6 +26,7 @@ class Launch:
     port: int
     env: dict[str, str]  # of the children; without the owner's database URL
     concurrency: int = 2
+    listener: socket.socket | None = None  # the port, taken: the web is given it
     for_web: dict[str, str] = field(default_factory=dict)  # what nobody but the web process may know
 
     @property
@@ -46,15 +48,18 @@ class Launch:
         grace: float = 10.0,
         when_orphaned: signal.Signals = signal.SIGTERM,
         own: Mapping[str, str] | None = None,
+        files: Sequence[int] = (),
     ) -> Child:
-        """A child whose output goes to its log; it inherits the composed environment, and ``own`` is
-        for it alone."""
+        """A child whose output goes to its log; it inherits the composed environment, and ``own`` and the open
+        ``files`` are for it alone."""
 
         def start() -> Popen[bytes]:
             self.alive_file(name).unlink(missing_ok=True)
             env = self.env | {"KVAUDIT_ALIVE_FILE": str(self.alive_file(name))} | dict(own or {})
             with self.state.open_log(name) as log:
-                return spawn(command, env=env, log=log, death_signal=when_orphaned, cwd=REPOSITORY)
+                return spawn(
+                    command, env=env, log=log, death_signal=when_orphaned, cwd=REPOSITORY, pass_fds=files
+                )
 
         log_path = self.state.logs / f"{name}.log"
         return Child(name, start, grace=grace, log_path=log_path, tier=tier)
@@ -67,7 +72,11 @@ class Launch:
 def web(launch: Launch) -> Child:
     """gunicorn, the only one that can open sealed text."""
     command = [sys.executable, "-m", "gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf"]
-    return launch.child("web", command, tier=PRODUCT, own=launch.for_web)
+    if launch.listener is None:
+        return launch.child("web", command, tier=PRODUCT, own=launch.for_web)
+    number = launch.listener.fileno()
+    own = launch.for_web | {"KVAUDIT_LISTENER": str(number)}
+    return launch.child("web", command, tier=PRODUCT, own=own, files=[number])
 
 
 def worker(launch: Launch, queue: str) -> Child:

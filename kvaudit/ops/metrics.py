@@ -8,15 +8,18 @@ history.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db import DatabaseError
 from django.db.models import Count, Max, Min
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from kvaudit import clock
+from kvaudit import clock, disk
+from kvaudit.audits import worker_clocks
 from kvaudit.audits.models import CheckState, Overdue, Run, RunState
 from kvaudit.ledger.models import Entry
 from kvaudit.notify.models import Delivery, OutboxMessage
@@ -28,9 +31,10 @@ class DatabaseCollector:
 
     def collect(self) -> Iterator[Metric]:
         """The families; a database that does not answer is itself a number."""
+        yield from _room()
         up = GaugeMetricFamily("kvaudit_database_up", "1 when the database answered this scrape.")
         try:
-            families = [_states(), *_runs(), _overdue(), _outbox(), _ledger()]
+            families = [_states(), *_runs(), _overdue(), _outbox(), _ledger(), *_clocks()]
         except DatabaseError:
             families = []
         up.add_metric([], 1 if families else 0)
@@ -91,6 +95,32 @@ def _outbox() -> Metric:
 def _ledger() -> Metric:
     last = Entry.objects.aggregate(last=Max("sequence"))["last"]
     return GaugeMetricFamily("kvaudit_ledger_entries", "Entries of the ledger.", value=last or 0)
+
+
+def _clocks() -> Iterator[Metric]:
+    """How far machines are off: workers as they last said, and the one that answers this."""
+    worker = GaugeMetricFamily(
+        "kvaudit_worker_clock_skew_seconds",
+        "How far the clock of a worker's machine is ahead of the database's; one that is 60 s off takes no work.",
+        labels=["worker"],
+    )
+    for each in worker_clocks.recent():
+        worker.add_metric([each.name], each.skew)
+    yield worker
+    yield GaugeMetricFamily(
+        "kvaudit_web_clock_skew_seconds",
+        "How far the clock of the machine that answers this is ahead of the database's.",
+        value=clock.set_by_database().total_seconds(),
+    )
+
+
+def _room() -> Iterator[Metric]:
+    """The disk of the state folder, where this is one machine."""
+    found = disk.room(Path(settings.STATE_FOLDER)) if settings.STATE_FOLDER else None
+    if found is not None:
+        text = "Bytes left on the disk of the state folder."
+        yield GaugeMetricFamily("kvaudit_state_free_bytes", text, value=found.free)
+        yield GaugeMetricFamily("kvaudit_state_size_bytes", "Size of that disk.", value=found.size)
 
 
 def exposition() -> tuple[bytes, str]:

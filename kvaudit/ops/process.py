@@ -126,10 +126,15 @@ class Child:
         """Plan the next start; returns the back-off in seconds (1, 2, 4 ... 30)."""
         if now - self.started_at > _STEADY_AFTER:
             self.failures = 0
-        self.failures += 1
-        delay = min(_LONGEST_BACK_OFF, 2.0 ** (self.failures - 1))
-        self.start_again_at = now + delay
+        delay = self.note_failed_start(now)
         self.end_group()
+        return delay
+
+    def note_failed_start(self, now: float) -> float:
+        """Plan another try; returns the back-off in seconds."""
+        self.failures += 1
+        delay = min(_LONGEST_BACK_OFF, 2.0 ** min(self.failures - 1, 10))
+        self.start_again_at = now + delay
         return delay
 
     def ask_to_stop(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -24,13 +26,14 @@ class Progress:
             self._console = Console(highlight=False)
 
     def say(self, text: str) -> None:
-        """One line."""
+        """One line. Where it cannot be written (a log on a full disk) it is lost, and nothing else."""
         seconds = time.monotonic() - self._started
-        if self._console:
-            self._console.print(f"[dim]{seconds:6.1f} s[/dim]  ", end="")
-            self._console.print(text, markup=False)
-        else:
-            print(f"{seconds:6.1f} s  {text}", flush=True)
+        with contextlib.suppress(OSError):
+            if self._console:
+                self._console.print(f"[dim]{seconds:6.1f} s[/dim]  ", end="")
+                self._console.print(text, markup=False)
+            else:
+                print(f"{seconds:6.1f} s  {text}", flush=True)
 
     @contextmanager
     def step(self, doing: str, done: str) -> Iterator[None]:
@@ -44,4 +47,14 @@ class Progress:
 
     def plain(self, text: str) -> None:
         """A line that programs read: never wrapped, styled or prefixed."""
-        print(text, flush=True)
+        with contextlib.suppress(OSError):
+            print(text, flush=True)
+
+    def close(self) -> None:
+        """Let go of lines that could not be written: at its end Python would try again, and fail for it."""
+        try:
+            sys.stdout.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, sys.stdout.fileno())
+            os.close(nowhere)

@@ -10,12 +10,18 @@ import base64
 import fcntl
 import os
 import secrets
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO
+
+from kvaudit import disk
 
 LOCAL_ENVIRONMENT = "local.env"
 _MAX_LOG_BYTES = 20_000_000
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+
+NO_ROOM = "The disk of the state folder {folder} is full: make room on it, or choose another folder with KVAUDIT_STATE."
 
 
 class StateFault(RuntimeError):
@@ -47,6 +53,8 @@ class State:
             if not os.access(folder, os.W_OK | os.X_OK) or not os.access(self.secrets, os.W_OK | os.X_OK):
                 raise PermissionError(13, "permission denied")
         except (OSError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno in disk.NO_ROOM:
+                raise StateFault(NO_ROOM.format(folder=folder)) from error
             why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             raise StateFault(
                 f"The state folder {folder} cannot be written ({why.lower()}): start kvaudit as the user it "
@@ -70,6 +78,17 @@ class State:
         handle.write(f"{os.getpid()}\n")
         handle.flush()
         self._lock = handle  # released by the kernel with the process, however it ends
+
+    @staticmethod
+    def require_room(folders: Iterable[Path]) -> None:
+        """Raise `StateFault` when the disk of one of these folders has not the room that a start takes."""
+        for folder in folders:
+            found = disk.room(folder)
+            if found is not None and found.free < disk.LEAST_TO_START:
+                raise StateFault(
+                    f"The disk of {folder} is full ({found.in_words()} free, {disk.LEAST_TO_START // 2**20} MB are "
+                    "needed): make room on it, or choose another folder with KVAUDIT_STATE."
+                )
 
     def unlock(self) -> None:
         """Give the folder back."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
+from kvaudit import disk
 from kvaudit.ops.leftovers import remember
 from kvaudit.ops.process import Child, catches_interrupt
 from kvaudit.ops.progress import Progress
+
+LOOK_AT_DISKS = 2.0
+"""Seconds between two looks at how much room is left."""
 
 
 class Stopped(Exception):
@@ -26,8 +31,14 @@ class StartFault(RuntimeError):
 class Supervisor:
     """Children in the order of their start; call everything from the main thread."""
 
-    def __init__(self, progress: Progress, register: Path, *, with_parent: bool = False) -> None:
+    def __init__(
+        self, progress: Progress, register: Path, *, with_parent: bool = False, disks: Sequence[Path] = ()
+    ) -> None:
         self.progress = progress
+        self.disks = list(disks)  # folders whose disks are looked at
+        self._full: set[Path] = set()
+        self._said: dict[Path, str] = {}
+        self._next_look = 0.0
         self.children: list[Child] = []
         self._register = register
         self._stop = threading.Event()
@@ -60,8 +71,15 @@ class Supervisor:
             raise Stopped
         child.start()
         self.children.append(child)
-        remember(self._register, self.children)
+        self._remember()
         return child
+
+    def _remember(self) -> None:
+        """Write down what runs, for a start after a crash; without it the kernel's own signal has to do."""
+        try:
+            remember(self._register, self.children)
+        except OSError as error:
+            self.progress.say(f"{self._register} cannot be written ({error.strerror})")
 
     def wait(
         self, child: Child, ready: Callable[[], bool], seconds: float = 60.0, why: Callable[[], str] = str
@@ -87,12 +105,37 @@ class Supervisor:
         return f"{child.name} {what}.{where}"
 
     def watch(self, also: Callable[[], None] = lambda: None) -> None:
-        """Until asked to stop: start the dead again, and say so; ``also`` is called each time round."""
+        """Until asked to stop: start the dead again, and say so; ``also`` is called each time round. A full disk
+        ends nothing for good: what cannot be done now is tried again, for as long as it takes."""
         while not self.asked_to_stop():
             for child in self.children:
                 self._look_after(child, time.monotonic())
-            also()
+            self._look_at_disks(time.monotonic())
+            try:
+                also()
+            except OSError as error:
+                self.progress.say(f"not done: {error}")
             self._stop.wait(0.3)
+
+    def _look_at_disks(self, now: float) -> None:
+        """Say when a disk runs out of room, and start what waits at once when it has some again."""
+        if now < self._next_look:
+            return
+        self._next_look = now + LOOK_AT_DISKS
+        for folder in self.disks:
+            found = disk.room(folder)
+            said = disk.sentence(found) if found else ""
+            was_full, full = folder in self._full, bool(found and found.full)
+            (self._full.add if full else self._full.discard)(folder)
+            if was_full and not full:
+                self.progress.say(f"the disk of {folder} has room again")
+                for child in self.children:
+                    if child.start_again_at is not None:
+                        child.start_again_at, child.failures = now, 0
+            kind = said.partition("(")[0]
+            if kind and kind != self._said.get(folder):
+                self.progress.say(said)
+            self._said[folder] = kind
 
     def _look_after(self, child: Child, now: float) -> None:
         if child.alive():
@@ -104,8 +147,13 @@ class Supervisor:
                 f"{child.name} {words}; starting it again in {delay:.0f} s (log: {child.log_path})"
             )
         elif now >= child.start_again_at:
-            child.start()
-            remember(self._register, self.children)
+            try:
+                child.start()
+            except (OSError, subprocess.SubprocessError) as error:
+                delay = child.note_failed_start(now)
+                self.progress.say(f"{child.name} cannot be started ({error}); trying again in {delay:.0f} s")
+                return
+            self._remember()
             self.progress.say(f"{child.name} started again")
 
     def stop(self) -> None:

@@ -20,8 +20,9 @@ from pathlib import Path
 from nacl.encoding import URLSafeBase64Encoder
 from nacl.public import PrivateKey
 
+from kvaudit.disk import NO_ROOM
 from kvaudit.ops import launch as launching
-from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey
+from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey, postgres_home
 from kvaudit.ops.environment import Environment, EnvironmentFault
 from kvaudit.ops.errand import manage
 from kvaudit.ops.extras import EXTRAS, Extra, fulfil, wish_file
@@ -32,6 +33,9 @@ from kvaudit.ops.progress import Progress
 from kvaudit.ops.ready import answers, refusal
 from kvaudit.ops.state import State, StateFault, default_state
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
+
+WAITING = 2048
+"""Connections that wait until the web takes them, as many as gunicorn would let wait."""
 
 
 class UpFault(RuntimeError):
@@ -65,22 +69,32 @@ def main(argv: Sequence[str]) -> int:
         for sentence in str(fault).splitlines():
             print(f"kvaudit up: {sentence}", file=sys.stderr)
         return 3
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        print(
+            f"kvaudit up: {error.filename or 'Something'} cannot be written, for its disk is full: make room on it, "
+            "then start again.",
+            file=sys.stderr,
+        )
+        return 3
 
 
 def _run(options: argparse.Namespace, without: set[str]) -> int:
     port = _port_number(options.port)
     state = State((options.state or default_state()).resolve())
+    disks = _disks(state)
+    state.require_room(disks)
     state.lock()
     progress = Progress()
     register = state.folder / "run" / "children.json"
-    supervisor = Supervisor(progress, register, with_parent=options.with_parent)
+    supervisor = Supervisor(progress, register, with_parent=options.with_parent, disks=disks)
     supervisor.listen()
     try:
         left = end_leftovers(register)
         if left:
             progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
-        check_port(options.host, port)
-        launch = Launch(state, options.host, port, {}, options.concurrency)
+        launch = Launch(state, options.host, port, {}, options.concurrency, listen(options.host, port))
         left_out = [each for each in EXTRAS if each.name in without]
         _start_everything(supervisor, launch, [each for each in EXTRAS if each.name not in without])
         supervisor.watch(lambda: fulfil(launch, supervisor, left_out))
@@ -92,7 +106,14 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
             supervisor.stop()
             progress.say("stopped")
         state.unlock()
+        progress.close()
     return 0
+
+
+def _disks(state: State) -> list[Path]:
+    """Folders in which something is written while it runs: the state's, and PostgreSQL's where that is another."""
+    own_server = not (os.environ.get("DATABASE_URL") or os.environ.get("DATABASE_URL_FILE"))
+    return sorted({state.folder, postgres_home(state.folder)} if own_server else {state.folder})
 
 
 def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra]) -> None:
@@ -199,6 +220,7 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
         "KVAUDIT_BASE_URL": launch.url,
         "STATIC_ROOT": str(launch.state.static),
         "STATIC_COMPRESSED": "0",
+        "STATE_FOLDER": str(launch.state.folder),
     }
     own |= {name: value for name, value in defaults.items() if not environment.text(name)}
     own |= {"DJANGO_SETTINGS_MODULE": "kvaudit.settings", "PYTHONUNBUFFERED": "1"}
@@ -265,15 +287,20 @@ def _port_number(text: str) -> int:
     return int(text)
 
 
-def check_port(host: str, port: int) -> None:
-    """Raise `UpFault` when the port is taken or the address is not of this machine."""
+def listen(host: str, port: int) -> socket.socket:
+    """Take the port, for as long as this process lives: the web is given it, and keeps it when it is started again.
+    Raises `UpFault` when the port is taken or the address is not of this machine."""
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, proto) as probe:
-            probe.setsockopt(
-                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # as gunicorn: TIME_WAIT is no hindrance
-            probe.bind(address)
+        taken = socket.socket(family, kind, proto)
+        try:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT is no hindrance
+            taken.bind(address)
+            # At once: two that have only bound it would both hold it.
+            taken.listen(WAITING)
+        except OSError:
+            taken.close()
+            raise
     except PermissionError:
         raise UpFault(
             f"Port {port} needs more rights than this user has: choose one above 1023, like "
@@ -289,3 +316,4 @@ def check_port(host: str, port: int) -> None:
         raise UpFault(
             f"kvaudit cannot listen on {host}: {error.strerror}. Choose another KVAUDIT_HOST."
         ) from None
+    return taken

@@ -50,6 +50,8 @@ class Command(BaseCommand):
             raise CommandError(f"The database refused: {str(error).strip()}") from error
         if as_json:
             self.stdout.write(json.dumps({"user": admin.username, "password": admin.password}))
+        elif admin.password and admin.password == password:
+            self.stdout.write(f"administrator {admin.username}, with the password of KVAUDIT_ADMIN_PASSWORD")
         elif admin.password:
             self.stdout.write(f"administrator {admin.username}, one-time password: {admin.password}")
         else:
