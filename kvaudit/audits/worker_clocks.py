@@ -86,19 +86,20 @@ def sentence(worker: WorkerClock) -> str:
     if abs(worker.off) < clock.NOTABLE:
         return ""
     what = "it takes no work until that is put right" if worker.refuses else "put it right"
-    return f"The clock of worker {worker.name} is {clock.in_words(worker.off)} of the database's: {what}."
+    return f"The clock of worker {worker.name} is {clock.in_words(worker.off)} compared with the database's: {what}."
 
 
 def _say(name: str, off: timedelta) -> None:
     if is_unusable(off):
         log.error(
-            "the clock of this machine is %s of the database's: %s takes no work until it is put right (NTP)",
+            "the clock of this machine is %s compared with the database's: %s takes no work until it is put right (NTP)",
             clock.in_words(off),
             name,
         )
     else:
         log.warning(
-            "the clock of this machine is %s of the database's: put it right (NTP)", clock.in_words(off)
+            "the clock of this machine is %s compared with the database's: put it right (NTP)",
+            clock.in_words(off),
         )
 
 

@@ -10,11 +10,8 @@ from typing import Any
 wsgi_app = "kvaudit.wsgi:application"
 # `kvaudit up` has taken the port already and hands it over: nobody else can take it while the web is started again.
 _listener = os.environ.get("KVAUDIT_LISTENER", "")
-bind = (
-    f"fd://{_listener}"
-    if _listener
-    else f"{os.environ.get('KVAUDIT_HOST', '127.0.0.1')}:{os.environ.get('KVAUDIT_PORT', '8000')}"
-)
+_address = f"{os.environ.get('KVAUDIT_HOST', '127.0.0.1')}:{os.environ.get('KVAUDIT_PORT', '8000')}"
+bind = f"fd://{_listener}" if _listener else _address
 worker_class = "gthread"
 workers = int(os.environ.get("WEB_WORKERS", "2"))
 threads = int(os.environ.get("WEB_THREADS", "4"))

@@ -153,6 +153,7 @@ def test_jitter_delays_but_is_no_part_of_the_slot():
 @pytest.mark.django_db
 def test_a_queued_run_expires_with_its_next_slot_but_not_within_moments(settings):
     settings.AUDIT_SHORTEST_EXPIRY_SECONDS = 120
+    settings.AUDIT_BEAT_SECONDS = 1
     hourly, quick = a_plan(a_target(), interval=3600), a_plan(a_target(), interval=2)
     dispatch()
     for plan, seconds in ((hourly, 3600), (quick, 120)):

@@ -19,7 +19,7 @@ from kvaudit.fleet.models import Deployment, Pause, Tenant
 from kvaudit.fleet.pinning import PinState
 from kvaudit.notify.models import Channel, Delivery, OutboxMessage
 from kvaudit.verdict import Verdict
-from kvaudit.web import moments
+from kvaudit.web import machines, moments
 from kvaudit.web.tables import ledger, pins
 
 
@@ -48,6 +48,7 @@ def groups(user: User, now: datetime) -> list[Group]:
         ),
         Group("People and messages", [_channels(user, now), _users(user), _teams(user), _tokens(user, now)]),
         Group("Record", [_ledger(user, now)]),
+        Group("Machines", [_clocks(user), _disk(user)]),
         Group("Yours", [_account(user), _zone(user), _password()]),
     ]
 
@@ -196,6 +197,25 @@ def _ledger(user: User, now: datetime) -> Line:
     verdict = state.verdict
     attention = verdict is not None and verdict is not Verdict.PASS
     return Line("Ledger", about, state.sentence, reverse("settings-ledger"), attention=attention)
+
+
+def _clocks(user: User) -> Line:
+    about = (
+        "How far machines that audit are off from the database's time; one that is 60 s off takes no work."
+    )
+    if not machines.may_see(user):
+        return Line("Clocks", about, "Looked after by operators.")
+    state, wrong = machines.clocks_in_words()
+    return Line("Clocks", about, state, attention=wrong)
+
+
+def _disk(user: User) -> Line:
+    about = "Room for everything that kvaudit keeps."
+    if not machines.may_see(user):
+        return Line("Disk", about, "Looked after by operators.")
+    if (room := machines.room_of_state()) is None:
+        return Line("Disk", about, "not known here: look at the machine of the database")
+    return Line("Disk", about, f"{room.in_words()} free", attention=room.low)
 
 
 def _account(user: User) -> Line:

@@ -9,6 +9,7 @@ from django.utils import timezone
 from kvaudit.accounts.access import can_somewhere
 from kvaudit.notify.models import Channel
 from kvaudit.verdict import Verdict
+from kvaudit.web import machines
 from kvaudit.web.items import ITEMS
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import fleet as table
@@ -46,6 +47,7 @@ def fleet(request: SignedIn) -> HttpResponse:
         "saved": shelf_of(request, "fleet"),
         "may_import": can_somewhere(request.user, "edit_fleet"),
         "nobody_told": _nobody_told(request),
+        "troubles": machines.troubles(request.user),
         "may_start_lab": not rows and lab_fleet.may_start(request),
     }
     return render(request, "fleet/fleet.html", context)
