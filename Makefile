@@ -22,6 +22,7 @@ test:
 drill:
 	@deploy/install.sh dev
 	@deploy/browser.sh
+	@deploy/faketime.sh
 	@exec $(BIN)/python -m pytest -n 2 --dist loadfile -m drill $(ARGS)
 
 lint:

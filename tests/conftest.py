@@ -12,7 +12,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -187,15 +188,36 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(autouse=True)
-def one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def one_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[], timedelta]:
     """The tests' database runs on this machine, so its time is ours: a test that compares moments need not
-    reckon with the milliseconds of a round trip. Tests of wrong clocks undo this (`tests.clocks`)."""
-    from datetime import timedelta
+    reckon with the milliseconds of a round trip. Gives what it stands in for."""
+    from kvaudit import clock
+
+    asks = clock.set_by_database
+    monkeypatch.setattr(clock, "_anchor", None)
+    monkeypatch.setattr(clock, "set_by_database", lambda: timedelta(0))
+    return asks
+
+
+@pytest.fixture
+def machine(
+    monkeypatch: pytest.MonkeyPatch, one_clock: Callable[[], timedelta]
+) -> Callable[[timedelta], timedelta]:
+    """``machine(off)``: from now on this process runs on a machine whose clock is that far off, and has just
+    asked the database for the time; gives the skew that it found. Django's own clock is the machine's."""
+    from django.utils import timezone
 
     from kvaudit import clock
 
-    monkeypatch.setattr(clock, "_anchor", None)
-    monkeypatch.setattr(clock, "set_by_database", lambda: timedelta(0))
+    monkeypatch.setattr(clock, "set_by_database", one_clock)
+
+    def run_on(off: timedelta) -> timedelta:
+        monkeypatch.setattr(clock, "_machine", lambda: datetime.now(UTC) + off)
+        monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + off)
+        monkeypatch.setattr(clock, "_anchor", None)
+        return clock.set_by_database()
+
+    return run_on
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Workers on machines whose clocks are wrong, in turn: what fails is seen, at the right time, whoever saw it.
 
-One process plays all machines (`tests.clocks`); real processes with shifted clocks are in tests/flows/test_drill_clock.py.
+One process plays all machines (the fixture `machine`); real processes with shifted clocks are in tests/flows/test_drill_clock.py.
 """
 
 from __future__ import annotations
@@ -18,17 +18,11 @@ from kvaudit.incidents import opening
 from kvaudit.incidents.models import Incident, Quarantine
 from kvaudit.verdict import Verdict
 from tests.audits.stage import a_plan, a_run, a_target, facts, result
-from tests.clocks import machine  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db
 
 AHEAD, RIGHT, BEHIND = timedelta(hours=2), timedelta(0), timedelta(hours=-2)
 PASS, FAIL = Verdict.PASS, Verdict.FAIL
-
-
-@pytest.fixture(autouse=True)
-def clocks_do_not_keep_from_work(machine):  # noqa: F811
-    """`executing` is behind the door that refuses wrong clocks: here it must be right by itself."""
 
 
 def audit(target, actor, verdict, **says):
@@ -50,7 +44,7 @@ def holds(target):
 
 
 @pytest.mark.parametrize("offs", list(permutations([AHEAD, RIGHT, BEHIND])), ids=str)
-def test_pass_fail_pass_by_three_machines(machine, actor, offs):  # noqa: F811
+def test_pass_fail_pass_by_three_machines(machine, actor, offs):
     target = a_target()
     for off, verdict in zip(offs, (PASS, FAIL, PASS), strict=True):
         before = clock.database_now()
@@ -81,7 +75,7 @@ def test_pass_fail_pass_by_three_machines(machine, actor, offs):  # noqa: F811
 
 
 @pytest.mark.parametrize("off", [AHEAD, BEHIND])
-def test_expiry_is_judged_by_the_databases_time(machine, actor, off):  # noqa: F811
+def test_expiry_is_judged_by_the_databases_time(machine, actor, off):
     """A web process 2 h behind must not take what has expired for a pass, nor one ahead expire what holds."""
     target = a_target()
     machine(RIGHT)
@@ -99,7 +93,7 @@ def test_expiry_is_judged_by_the_databases_time(machine, actor, off):  # noqa: F
 
 
 @pytest.mark.parametrize("off", [AHEAD, BEHIND])
-def test_a_change_of_capacity_is_seen_whatever_clock_read_it_first(machine, actor, off):  # noqa: F811
+def test_a_change_of_capacity_is_seen_whatever_clock_read_it_first(machine, actor, off):
     target = a_target()
     machine(off)
     audit(target, actor, PASS)
@@ -112,7 +106,7 @@ def test_a_change_of_capacity_is_seen_whatever_clock_read_it_first(machine, acto
 
 
 @pytest.mark.parametrize("off", [AHEAD, BEHIND])
-def test_due_overdue_and_missed_go_by_the_databases_time(machine, actor, off):  # noqa: F811
+def test_due_overdue_and_missed_go_by_the_databases_time(machine, actor, off):
     machine(off)
     target = a_target()
     plan = a_plan(target, checks=["pool"], interval=3600)
@@ -127,7 +121,7 @@ def test_due_overdue_and_missed_go_by_the_databases_time(machine, actor, off):  
     assert abs(plan.valid_from - clock.database_now()) < timedelta(minutes=1)
 
 
-def test_the_skew_is_what_the_machine_is_off(machine):  # noqa: F811
+def test_the_skew_is_what_the_machine_is_off(machine):
     for off in (AHEAD, RIGHT, BEHIND, timedelta(seconds=7)):
         assert abs(machine(off) - off) < timedelta(seconds=1)
         assert abs(clock.now() - clock.database_now()) < timedelta(seconds=1)

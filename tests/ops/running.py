@@ -77,11 +77,12 @@ class Up:
         prefix: tuple[str, ...] = (),
         under_make: bool = False,
         lab: bool = False,
+        output: Path | None = None,
         **variables: str,
     ) -> None:
         self.state, self.port = state, port
         self.url = f"http://127.0.0.1:{port}"
-        self.output = state.parent / f"output-{time.monotonic_ns()}"
+        self.output = output or state.parent / f"output-{time.monotonic_ns()}"
         environment = (
             clean_environment() | {"KVAUDIT_STATE": str(state), "KVAUDIT_PORT": str(port)} | variables
         )
@@ -124,6 +125,12 @@ class Up:
         assert found, f"ended with {self.process.poll()}: {self.said()}{self.logs()}"
         assert found[1] == self.url
         return found[3]
+
+    def get(self, path: str) -> str:
+        """The body of a GET."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(self.url + path, timeout=20) as answer:
+            return str(answer.read().decode())
 
     def logs(self) -> str:
         """The ends of all logs, for a failing test's message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kvaudit import disk
 from kvaudit.ops.process import Child, spawn
 from kvaudit.ops.progress import Progress
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
@@ -98,3 +100,110 @@ def test_a_second_signal_hurries(supervisor: Supervisor, tmp_path: Path) -> None
     assert slow.grace == 60
     supervisor._on_signal(2, None)
     assert slow.grace <= 1
+
+
+def test_notes_that_cannot_be_written_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    full = open("/dev/full", "w")  # noqa: SIM115 - a device without room
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", full)
+        progress = Progress()
+        progress.say("lost")
+        progress.plain("lost too")
+        with progress.step("doing", "done"):
+            pass
+        progress.close()
+    full.close()  # nothing is left that Python would try to write at its end
+
+
+def test_a_register_that_cannot_be_written_ends_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    supervisor = Supervisor(Progress(), tmp_path / "gone" / "children.json")
+    started = supervisor.start(child(tmp_path, "web", SLEEP))
+    assert started.alive()
+    assert "children.json cannot be written (No such file or directory)" in capsys.readouterr().out
+    supervisor.stop()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        OSError(errno.ENOSPC, "No space left on device", "web.log"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"),
+        subprocess.SubprocessError("Exception occurred in preexec_fn."),
+    ],
+)
+def test_a_child_that_cannot_be_started_now_is_tried_again_with_patience(
+    supervisor: Supervisor, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: Exception
+) -> None:
+    quick = supervisor.start(child(tmp_path, "quick", "raise SystemExit(7)"))
+    assert quick.process
+    quick.process.wait()
+    able, start = [False], quick.start_process
+
+    def sometimes() -> subprocess.Popen[bytes]:
+        if not able[0]:
+            raise fault
+        return start()
+
+    quick.start_process = sometimes
+    now, delays = time.monotonic(), []
+    supervisor._look_after(quick, now)
+    for _ in range(8):
+        assert quick.start_again_at
+        delays.append(quick.start_again_at - now)
+        now = quick.start_again_at
+        supervisor._look_after(quick, now)
+    assert delays == pytest.approx([1, 2, 4, 8, 16, 30, 30, 30])
+    able[0] = True
+    assert quick.start_again_at
+    supervisor._look_after(quick, quick.start_again_at)
+    assert quick.process
+    said = capsys.readouterr().out
+    assert f"quick cannot be started ({fault}); trying again in 30 s" in said
+    assert "quick started again" in said
+    supervisor.stop()
+
+
+def test_a_disk_that_runs_full_is_said_once_and_what_waits_starts_when_it_has_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = [2**31]
+    monkeypatch.setattr(disk, "room", lambda folder: disk.Room(folder, free[0], 2**33))
+    supervisor = Supervisor(Progress(), tmp_path / "children.json", disks=[tmp_path])
+    waiting = child(tmp_path, "postgres", SLEEP)
+    waiting.start_again_at, waiting.failures = 1e12, 9
+    supervisor.children.append(waiting)
+    moments = iter(range(0, 1000, 10))
+
+    def look(bytes_free: int) -> str:
+        free[0] = bytes_free
+        supervisor._look_at_disks(next(moments))
+        return capsys.readouterr().out
+
+    assert look(2**31) == ""
+    assert "is almost full (300 MB of 8.0 GB free)" in look(300 * 2**20)
+    assert look(299 * 2**20) == ""
+    assert "is full (0 MB of 8.0 GB free): nothing can be recorded" in look(0)
+    assert look(2**20) == ""
+    assert waiting.start_again_at == 1e12
+    assert f"the disk of {tmp_path} has room again" in look(2**30)
+    assert waiting.start_again_at < 1000
+    assert waiting.failures == 0
+
+
+def test_what_is_done_beside_watching_may_fail_for_want_of_room(
+    supervisor: Supervisor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = []
+
+    def also() -> None:
+        calls.append(1)
+        if len(calls) > 2:
+            supervisor._stop.set()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    supervisor.watch(also)
+    assert len(calls) == 3
+    assert "No space left on device" in capsys.readouterr().out

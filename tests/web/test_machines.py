@@ -11,7 +11,6 @@ import pytest
 from kvaudit import clock, disk
 from kvaudit.audits.models import WorkerClock
 from kvaudit.ops import metrics
-from tests.clocks import machine  # noqa: F401 - a fixture
 
 HOUR = 3600
 
@@ -48,7 +47,7 @@ def test_a_worker_whose_clock_is_wrong_is_named_to_who_runs_audits(people, pair)
     assert 'kvaudit_worker_clock_skew_seconds{worker="passive@gpu-1"} 7200.0' in body
 
 
-def test_the_pages_own_machine(machine, people, pair):  # noqa: F811
+def test_the_pages_own_machine(machine, people, pair):
     machine(timedelta(hours=-2))
     assert "The clock of the machine that serves these pages is 2 h 0 min behind" in notes(people.operator)
     skew = re.search(r"(?m)^kvaudit_web_clock_skew_seconds (\S+)", metrics.exposition()[0].decode())
