@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import islice, pairwise
 from typing import Any
 
 from django.db import transaction
@@ -62,12 +63,23 @@ class PlanSpec:
             return "A plan selects deployments, a team or an engine: give at least one."
         if self.jitter < 0:
             return "Jitter is a number of seconds, zero or more."
-        if self.interval is not None and 0 < self.interval < options.beat_seconds():
-            return (
-                f"An interval of {self.interval} s cannot be kept: what is due is looked for every "
-                f"{options.beat_seconds():g} s (BEAT_SECONDS), so give at least that."
-            )
-        return self.schedule().problem() or hours.problem(self.windows)
+        return self.schedule().problem() or self._too_often() or hours.problem(self.windows)
+
+    def _too_often(self) -> str:
+        """ "" or that slots come faster than they are looked for: those in between would all be missed."""
+        looked_for = options.beat_seconds()
+        slots = list(islice(self.schedule(clock.now()).after(clock.now()), 10))
+        shortest = (
+            min((later - slot).total_seconds() for slot, later in pairwise(slots))
+            if slots[1:]
+            else looked_for
+        )
+        if shortest >= looked_for:
+            return ""
+        return (
+            f"A plan that is due every {shortest:g} s cannot be kept: what is due is looked for every {looked_for:g} s "
+            "(BEAT_SECONDS). Give at least that."
+        )
 
     def schedule(self, anchor: datetime | None = None) -> Schedule:
         return Schedule(self.cron, self.zone, self.interval, anchor)

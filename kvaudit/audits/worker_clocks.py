@@ -92,7 +92,8 @@ def sentence(worker: WorkerClock) -> str:
 def _say(name: str, off: timedelta) -> None:
     if is_unusable(off):
         log.error(
-            "the clock of this machine is %s compared with the database's: %s takes no work until it is put right (NTP)",
+            "the clock of this machine is %s compared with the database's: %s takes no work until it is put right"
+            " (NTP)",
             clock.in_words(off),
             name,
         )

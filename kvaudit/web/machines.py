@@ -26,8 +26,8 @@ def troubles(user: User) -> list[str]:
     found = [said for worker in workers if (said := worker_clocks.sentence(worker))]
     if abs(off := clock.skew()) >= clock.NOTABLE:
         found.append(
-            f"The clock of the machine that serves these pages is {clock.in_words(off)} compared with the database's: put it "
-            "right. Verdicts and expiries go by the database's; ages on pages are off by as much."
+            f"The clock of the machine that serves these pages is {clock.in_words(off)} compared with the database's: "
+            "put it right. Verdicts and expiries go by the database's; ages on pages are off by as much."
         )
     if (room := room_of_state()) is not None and (said := disk.sentence(room)):
         found.insert(0, said)

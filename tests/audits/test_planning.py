@@ -29,6 +29,8 @@ pytestmark = pytest.mark.django_db
         ({"interval": None}, "exactly one"),
         ({"cron": "* * * * *"}, "exactly one"),
         ({"windows": [{"from": "x"}]}, "not a window"),
+        ({"interval": 5}, "due every 5 s cannot be kept: what is due is looked for every 15 s"),
+        ({"interval": 14}, "looked for every 15 s"),
     ],
 )
 def test_a_wrong_plan_is_a_sentence_and_no_row(spec, words):
@@ -37,6 +39,18 @@ def test_a_wrong_plan_is_a_sentence_and_no_row(spec, words):
     with pytest.raises(PlanProblem, match=words):
         create_plan(spec=PlanSpec(**wanted), actor="system:test")
     assert not Plan.objects.exists()
+
+
+@pytest.mark.parametrize("schedule", [{"interval": 15}, {"cron": "* * * * *"}, {"cron": "0 3 29 2 *"}])
+def test_a_plan_no_more_often_than_beat_is_kept(schedule):
+    assert a_plan(a_target(), **schedule).next_due
+
+
+def test_cron_is_held_to_beat_as_well(settings):
+    settings.AUDIT_BEAT_SECONDS = 300
+    with pytest.raises(PlanProblem, match="due every 60 s cannot be kept"):
+        a_plan(a_target(), cron="0-10 * * * *")
+    assert a_plan(a_target(), cron="*/5 * * * *").next_due
 
 
 def test_a_change_is_a_new_version_and_the_beat_goes_on():

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +85,9 @@ class House:
     def start_broker(self) -> None:
         self._child("valkey", lambda log: self.valkey.start(log), self.valkey.ready)
 
-    def start_worker(self, *queues: str, name: str = "worker") -> None:
-        """One worker, unless it runs already; ready when it says so. ``worker-2`` is another."""
+    def start_worker(self, *queues: str, name: str = "worker", env: Mapping[str, str] | None = None) -> None:
+        """One worker, unless it runs already; ready when it says so. ``worker-2`` is another. ``env`` is for
+        it alone (`tests.drills.shifted`)."""
         if name in self.children:
             return
         command = [
@@ -103,13 +104,13 @@ class House:
         ]
         command += ["-Q", ",".join(queues or ("passive", "active", "desk")), "-c", str(self.concurrency)]
         command += ["--without-gossip", "--without-mingle"]
-        self._celery(name, command)
+        self._celery(name, command, env)
 
-    def start_beat(self, name: str = "beat") -> None:
+    def start_beat(self, name: str = "beat", env: Mapping[str, str] | None = None) -> None:
         if name in self.children:
             return
         command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile="]
-        self._celery(name, command)
+        self._celery(name, command, env)
 
     def kill(self, name: str) -> None:
         """SIGKILL to the process, if it runs, and its whole group, as the kernel's memory killer would."""
@@ -186,11 +187,11 @@ class House:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def _celery(self, name: str, command: list[str]) -> None:
+    def _celery(self, name: str, command: list[str], more: Mapping[str, str] | None = None) -> None:
         """Ready when it touches its sign of life (`kvaudit.ops.alive`)."""
         alive = self.state / f"{name}.alive"
         alive.unlink(missing_ok=True)
-        env = {**self.env, "KVAUDIT_ALIVE_FILE": str(alive)}
+        env = {**self.env, "KVAUDIT_ALIVE_FILE": str(alive), **(more or {})}
         self._child(name, lambda log: spawn(command, env=env, log=log, cwd=ROOT), alive.exists)
 
     def _child(

@@ -83,6 +83,18 @@ def test_an_empty_database_becomes_usable_and_a_second_time_changes_nothing(
         assert cursor.fetchone()[0] == entries + 1, "only the change of the password is an act"
 
 
+def test_a_password_that_the_operator_gave_is_not_printed(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVAUDIT_ADMIN_PASSWORD", "correct horse battery staple")
+    for options in ((), ("--set-password",)):
+        out = StringIO()
+        call_command("initialise", *options, stdout=out)
+        assert "administrator admin, with the password of KVAUDIT_ADMIN_PASSWORD" in out.getvalue()
+        assert "staple" not in out.getvalue()
+        assert "one-time" not in out.getvalue()
+
+
 def test_owner_and_application_must_be_two_roles(database: str, settings: Any) -> None:
     connection.settings_dict["USER"] = embedded.OWNER_ROLE
     with pytest.raises(CommandError, match=r"both name the role kvaudit_owner.*rewrite the ledger"):

@@ -1,0 +1,107 @@
+"""Real workers, beat and dispatcher on machines whose clocks are wrong (libfaketime)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.drills import shifted
+from tests.servers import background, payload, sglang_node
+
+pytestmark = pytest.mark.drill
+
+GOOD = payload("sglang/server_info-single-0.5.22.json")
+
+
+@pytest.fixture(autouse=True)
+def tidy(house):
+    yield
+    for name in ("worker", "worker-2", "beat"):
+        if name in house.children:
+            house.kill(name)
+    house.do("UPDATE audits_run SET state = 'missed' WHERE state = 'queued'")
+    house.quiet()
+
+
+def state_of(house, deployment):
+    rows = house.rows(
+        "SELECT verdict, abs(extract(epoch FROM last_confirmed - now())) < 120 FROM audits_checkstate"
+        " WHERE deployment_id = %s AND check_id = 'pool' AND closed_at IS NULL",
+        deployment,
+    )
+    return rows[0] if rows else None
+
+
+def skew_of(house, name):
+    rows = house.rows("SELECT skew FROM audits_workerclock WHERE name LIKE %s", f"flow-{name}@%")
+    return rows[0][0] if rows else None
+
+
+def named(what, offset):
+    return f"{what}-{'ahead' if offset.startswith('+') else 'behind'}"
+
+
+@pytest.mark.parametrize("offset", ["+2h", "-2h"])
+def test_a_worker_two_hours_off_takes_nothing_says_so_and_hides_nothing(house, offset):
+    house.do("DELETE FROM audits_workerclock")
+    house.start_beat()
+    house.start_worker(env=shifted(offset))
+    with background(sglang_node(GOOD)) as node:
+        slug = named("alone", offset)
+        made = house.furnish(deployments={slug: [node.url]}, audit=True)[slug]
+        off = house.until(lambda: skew_of(house, "worker"), "the worker notes how far it is off")
+        assert abs(off - (7200 if offset == "+2h" else -7200)) < 60
+        house.until(lambda: "takes no work until it is put right" in house.log("worker"), "it says so")
+        assert state_of(house, made) is None
+        house.start_worker(name="worker-2")
+        house.until(lambda: state_of(house, made) == ("pass", True), "another takes the run")
+
+
+@pytest.mark.parametrize("offset", ["+2h", "-2h"])
+def test_a_beat_two_hours_off_rings_all_the_same(house, offset):
+    house.start_beat(env=shifted(offset))
+    house.start_worker()
+    with background(sglang_node(GOOD)) as node:
+        slug = named("beat", offset)
+        made = house.furnish(deployments={slug: [node.url]}, interval=3600, plan=slug)[slug]
+        house.until(lambda: state_of(house, made) == ("pass", True), "its plan is kept")
+    assert "evoked" not in house.log("worker")
+
+
+AUDIT = """
+import django; django.setup()
+from kvaudit.audits.services import audit_now
+from kvaudit.fleet.models import Deployment
+audit_now(deployment=Deployment.objects.get(slug="in-turn"), actor="system:flows", checks=["pool"])
+"""
+
+
+def test_what_fails_is_seen_between_two_workers_half_a_minute_off(house):
+    """As far off as a worker may be: its clock is in nothing that is kept."""
+    node_now = [sglang_node(GOOD)]
+
+    async def node(request, writer):
+        await node_now[0](request, writer)
+
+    with background(node) as server:
+        made = house.furnish(deployments={"in-turn": [server.url]})["in-turn"]
+        house.start_beat()
+        for offset, pool, verdict in (
+            ("+30s", 2_000_000, "pass"),
+            ("+0", 700_000, "fail"),
+            ("-30s", 2_000_000, "pass"),
+        ):
+            node_now[0] = sglang_node(json.loads(GOOD) | {"max_total_num_tokens": pool})
+            house.start_worker(env=shifted(offset))
+            house._python("-c", AUDIT)
+            house.until(lambda said=verdict: state_of(house, made) == (said, True), f"{verdict} at {offset}")
+            newest = "SELECT abs(extract(epoch FROM now() - max(observed_at))) FROM audits_result"
+            assert house.one(newest) < 20, "by the database's time, not 30 s off"
+            house.stop("worker")
+    told = house.rows(
+        "SELECT after FROM audits_statechange WHERE deployment_id = %s AND check_id = 'pool'"
+        " AND what = 'verdict' ORDER BY at, id",
+        made,
+    )
+    assert [after for (after,) in told] == ["pass", "fail", "pass"]
