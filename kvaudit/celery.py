@@ -8,7 +8,7 @@ import logging.config
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import Celery, Task
 from celery.beat import ScheduleEntry, Scheduler
@@ -21,7 +21,13 @@ from django.conf import settings
 log = logging.getLogger(__name__)
 
 
-class OnTime(Task):
+if TYPE_CHECKING:
+    AnyTask = Task[Any, Any]
+else:
+    AnyTask = Task  # generic in its stubs alone
+
+
+class OnTime(AnyTask):
     """Carried out by workers whose clock can be used. Another leaves it: beat and the rows' own bells ring
     again, and meanwhile it rests, so that the next message goes to somebody else."""
 
@@ -73,7 +79,7 @@ class BeatScheduler(Scheduler):
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send it, unless nobody takes what was sent."""
-        queue = entry.options.get("queue")
+        queue = (entry.options or {}).get("queue")
         if queue and self._waiting(queue) >= self.most_waiting:
             log.warning("%d messages wait on %s: %s is not sent", self.most_waiting, queue, entry.task)
             return
@@ -81,7 +87,7 @@ class BeatScheduler(Scheduler):
 
     def _waiting(self, queue: str) -> int:
         """Messages that no worker has taken; 0 where the broker cannot say."""
-        connection = self.connection
+        connection: Any = self.connection
         try:
             count: int = connection.default_channel.queue_declare(queue, passive=True).message_count
         except (*connection.connection_errors, *connection.channel_errors):

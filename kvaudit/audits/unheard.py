@@ -4,6 +4,7 @@ not come, and fails that were kept as results but never entered state. Mended on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -63,12 +64,12 @@ def mend() -> Mended:
 @transaction.atomic
 def _bring_back() -> int:
     now = clock.now()
-    values = {"now": now, "limit": now + clock.NOTABLE, "why": BY_CLOCK}
+    values: dict[str, Any] = {"now": now, "limit": now + clock.NOTABLE, "why": BY_CLOCK}
     with connection.cursor() as cursor:
         cursor.execute(_STATES, values)
-        moved = cursor.rowcount
+        moved: int = cursor.rowcount
         cursor.execute(_SNAPSHOTS, values)
-        return moved + cursor.rowcount
+        return moved + int(cursor.rowcount)
 
 
 def _enter() -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from kvaudit.ops.up import UpFault, listen
 from tests.ops.running import (
     REPOSITORY,
     Up,
@@ -269,6 +270,27 @@ def test_a_port_that_is_none_is_a_sentence(start: Start, port: str) -> None:
     up = start(new_state(), free_port(), KVAUDIT_PORT=port)
     assert up.ended() == 3
     assert f"KVAUDIT_PORT must be a number from 1 to 65535, not {port!r}." in up.said()
+
+
+def test_of_two_starts_on_one_port_in_one_moment_one_is_refused_at_once(start: Start) -> None:
+    port = free_port()
+    both = [start(new_state(), port), start(new_state(), port)]
+    until(lambda: any(up.process.poll() is not None for up in both), 60, "one of them ends")
+    refused, other = sorted(both, key=lambda up: up.process.poll() is None)
+    assert refused.ended() == 3
+    assert f"Port {port} on 127.0.0.1 is taken" in refused.said()
+    assert "ready" not in refused.said()
+    other.ready()
+
+
+def test_the_port_is_taken_from_the_first_moment_and_by_nobody_else() -> None:
+    with listen("127.0.0.1", free_port()) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(UpFault, match=f"Port {port} on 127.0.0.1 is taken"):
+            listen("127.0.0.1", port)
+    listen("127.0.0.1", port).close()
+    with pytest.raises(UpFault, match=r"kvaudit cannot listen on 192\.0\.2\.1"):
+        listen("192.0.2.1", port)
 
 
 def test_a_port_taken_by_another_program(start: Start) -> None:
