@@ -76,14 +76,19 @@ class BeatScheduler(Scheduler):
     """
 
     most_waiting = 50
+    _told = False
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send it, unless nobody takes what was sent."""
         queue = (entry.options or {}).get("queue")
-        if queue and self._waiting(queue) >= self.most_waiting:
-            log.warning("%d messages wait on %s: %s is not sent", self.most_waiting, queue, entry.task)
-            return
-        super().apply_entry(entry, producer=producer)
+        full = bool(queue) and self._waiting(queue) >= self.most_waiting
+        if full and not self._told:
+            log.warning(
+                "%d messages wait on %s and no worker takes them: none is added", self.most_waiting, queue
+            )
+        self._told = full
+        if not full:
+            super().apply_entry(entry, producer=producer)
 
     def _waiting(self, queue: str) -> int:
         """Messages that no worker has taken; 0 where the broker cannot say."""

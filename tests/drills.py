@@ -62,4 +62,10 @@ def shifted(offset: str) -> dict[str, str]:
     )
     if not found:
         cannot("libfaketime is not installed: apt-get install faketime")
-    return {"LD_PRELOAD": found[0], "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    own = Path(__file__).parent / "shifted"  # its sitecustomize
+    return {
+        "LD_PRELOAD": found[0],
+        "FAKETIME": offset,
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "PYTHONPATH": f"{own}{os.pathsep}{own.parent.parent}",
+    }
