@@ -39,6 +39,7 @@ class Supervisor:
         self._full: set[Path] = set()
         self._said: dict[Path, str] = {}
         self._next_look = 0.0
+        self._unwritten = False  # the register does not hold what runs
         self.children: list[Child] = []
         self._register = register
         self._stop = threading.Event()
@@ -78,8 +79,11 @@ class Supervisor:
         """Write down what runs, for a start after a crash; without it the kernel's own signal has to do."""
         try:
             remember(self._register, self.children)
+            self._unwritten = False
         except OSError as error:
-            self.progress.say(f"{self._register} cannot be written ({error.strerror})")
+            if not self._unwritten:
+                self.progress.say(f"{self._register} cannot be written ({error.strerror})")
+            self._unwritten = True
 
     def wait(
         self, child: Child, ready: Callable[[], bool], seconds: float = 60.0, why: Callable[[], str] = str
@@ -122,6 +126,8 @@ class Supervisor:
         if now < self._next_look:
             return
         self._next_look = now + LOOK_AT_DISKS
+        if self._unwritten:
+            self._remember()
         for folder in self.disks:
             found = disk.room(folder)
             said = disk.sentence(found) if found else ""

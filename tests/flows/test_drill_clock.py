@@ -77,6 +77,14 @@ audit_now(deployment=Deployment.objects.get(slug="in-turn"), actor="system:flows
 """
 
 
+def with_pool(tokens):
+    """The recorded answer of an engine whose context is 131,072, with another pool."""
+    document = json.loads(GOOD)
+    document["max_total_num_tokens"] = tokens
+    document["internal_states"][0]["memory_usage"]["token_capacity"] = tokens
+    return document
+
+
 def test_what_fails_is_seen_between_two_workers_half_a_minute_off(house):
     """As far off as a worker may be: its clock is in nothing that is kept."""
     node_now = [sglang_node(GOOD)]
@@ -88,11 +96,11 @@ def test_what_fails_is_seen_between_two_workers_half_a_minute_off(house):
         made = house.furnish(deployments={"in-turn": [server.url]})["in-turn"]
         house.start_beat()
         for offset, pool, verdict in (
-            ("+30s", 2_000_000, "pass"),
-            ("+0", 700_000, "fail"),
-            ("-30s", 2_000_000, "pass"),
+            ("+30s", 412_672, "pass"),
+            ("+0", 100_000, "fail"),
+            ("-30s", 412_672, "pass"),
         ):
-            node_now[0] = sglang_node(json.loads(GOOD) | {"max_total_num_tokens": pool})
+            node_now[0] = sglang_node(with_pool(pool))
             house.start_worker(env=shifted(offset))
             house._python("-c", AUDIT)
             house.until(lambda said=verdict: state_of(house, made) == (said, True), f"{verdict} at {offset}")

@@ -51,6 +51,23 @@ def test_what_opens_which_incident(check, severity, kind):
     assert evidence.kind_of(check, severity) is kind
 
 
+@pytest.mark.parametrize(("heard_late", "standing"), [(True, "open"), (False, "restored")])
+def test_a_fail_heard_of_after_the_restoration_comes_back_if_it_stands(heard_late, standing):
+    """The restoration did not know of it, whatever the moment at which it was seen."""
+    deployment = a_target()
+    made = an_incident(deployment, at=timezone.now() - timedelta(hours=3))
+    now = timezone.now()
+    Incident.objects.filter(pk=made.pk).update(state="restored", restored_at=now - timedelta(minutes=5))
+    stands(a_result(deployment, "rejection", at=now - timedelta(minutes=20)), before="fail")
+    late = a_result(deployment, "rejection", "fail", at=now - timedelta(minutes=10))
+    if heard_late:
+        stands(late, before="pass")
+    opening.consume()
+    made.refresh_from_db()
+    assert made.state == standing
+    assert made.citations.filter(result=late).exists()
+
+
 def test_a_leak_opens_an_incident_with_what_is_known():
     deployment = a_target(version="0.5.19")
     day = timedelta(days=1)

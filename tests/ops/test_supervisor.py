@@ -122,6 +122,11 @@ def test_a_register_that_cannot_be_written_ends_nothing(
     started = supervisor.start(child(tmp_path, "web", SLEEP))
     assert started.alive()
     assert "children.json cannot be written (No such file or directory)" in capsys.readouterr().out
+    supervisor._look_at_disks(1)
+    assert capsys.readouterr().out == "", "once"
+    (tmp_path / "gone").mkdir()
+    supervisor._look_at_disks(10)
+    assert "web" in (tmp_path / "gone" / "children.json").read_text()
     supervisor.stop()
 
 
