@@ -76,19 +76,16 @@ class BeatScheduler(Scheduler):
     """
 
     most_waiting = 50
-    _told = False
+    _silent_until = 0.0  # one line a minute is enough
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send it, unless nobody takes what was sent."""
         queue = (entry.options or {}).get("queue")
-        full = bool(queue) and self._waiting(queue) >= self.most_waiting
-        if full and not self._told:
-            log.warning(
-                "%d messages wait on %s and no worker takes them: none is added", self.most_waiting, queue
-            )
-        self._told = full
-        if not full:
+        if not queue or self._waiting(queue) < self.most_waiting:
             super().apply_entry(entry, producer=producer)
+        elif (now := time.monotonic()) >= self._silent_until:
+            self._silent_until = now + 60
+            log.warning("%d messages wait on %s for a worker: none is added", self.most_waiting, queue)
 
     def _waiting(self, queue: str) -> int:
         """Messages that no worker has taken; 0 where the broker cannot say."""
