@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvaudit.fleetfile import values
+from kvaudit.fleetfile.keys import equal_variables
 from kvaudit.fleetfile.reader import Reader
 from kvaudit.fleetfile.schema import (
     SCHEMA,
@@ -18,6 +19,7 @@ from kvaudit.fleetfile.schema import (
 )
 from kvaudit.fleetfile.tree import Branch, Unreadable, grow
 from kvaudit.fleetfile.values import Wrong
+from kvaudit.text.quoting import quoted
 
 if TYPE_CHECKING:
     from kvaudit.checks.session_api import SessionPlan
@@ -97,6 +99,8 @@ class _FleetReader(Reader):
             self.wrong(branch.line, "The deployment lists no nodes: give the URL of each process to audit.")
         tenants = self.each(fields.get("tenants"), "tenants", self.tenant)
         plans = self.each(fields.get("plans"), "plans", self.plan)
+        if same := equal_variables(tenants):
+            self.wrong(fields["tenants"].line, same)
         self.unique([(each.name, each.line) for each in nodes], "node name")
         self.unique([(each.url.lower(), each.line) for each in nodes], "node URL")
         self.unique([(each.name, each.line) for each in tenants], "tenant name")
@@ -122,7 +126,7 @@ class _FleetReader(Reader):
             components=self.pairs(
                 fields.get("components"),
                 "components",
-                lambda key: values.plain_text(key, "a component", longest=60),
+                values.component,
                 lambda value: values.plain_text(value, "a component's version", longest=60),
             ),
             consent=consent[0],
@@ -245,7 +249,7 @@ class _FleetReader(Reader):
         return self.pairs(
             branch,
             "conditions",
-            lambda key: values.plain_text(key, "a condition", longest=80),
+            values.condition,
             lambda value: values.boolean(value, "a condition"),
         )
 
@@ -271,5 +275,5 @@ class _FleetReader(Reader):
 def _pointer(value: object) -> str:
     text = values.plain_text(value, "a pointer", longest=200)
     if not text.startswith("/") and "#/" not in text and not text.isdigit():
-        raise Wrong(f"A pointer {text!r} must be a JSON pointer such as /pool/capacity.")
+        raise Wrong(f"A pointer {quoted(text)} must be a JSON pointer such as /pool/capacity.")
     return text

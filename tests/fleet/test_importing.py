@@ -242,7 +242,14 @@ def test_a_retired_deployment_comes_back_when_it_is_imported_again() -> None:
 
     imported()
     retire_deployment(deployment=Deployment.objects.get(), actor="system:tests")
-    assert lines(imported()) == ["glm-prod: deployment changed (retired: True -> False)"]
+    assert not Node.objects.exclude(headers_sealed="").exists()
+    assert not Tenant.objects.exclude(credential_sealed="").exists()
+    assert lines(imported()) == [
+        "glm-prod: deployment changed (retired: True -> False)",
+        "glm-prod: node prefill-0 changed (headers: - -> set)",
+        "glm-prod: tenant a changed (key: - -> set)",
+        "glm-prod: tenant b changed (key: - -> set)",
+    ]
     assert Deployment.objects.get().retired_at is None
 
 
@@ -290,7 +297,7 @@ def test_every_field_of_a_file_reaches_the_checks() -> None:
     disagg_buffer: 500_000
     edge_limit: 600_000
     headroom: 1.5
-    conditions: {pd: true}
+    conditions: {pd_disaggregation: true}
     components: {lmcache: "0.4.1"}
     entry_sets_salts: true
     session:
@@ -314,7 +321,7 @@ def test_every_field_of_a_file_reaches_the_checks() -> None:
     assert target.session == parse_fleet(FLEET.replace("    nodes:", more)).deployments[0].session
     assert target.session is not None
     assert target.session.of("claim")[0].capture == (("id", "/id"),)
-    assert (rules.conditions, rules.components) == ({"pd": True}, {"lmcache": "0.4.1"})
+    assert (rules.conditions, rules.components) == ({"pd_disaggregation": True}, {"lmcache": "0.4.1"})
     assert deployment.windows == [{"days": ["sun"], "from": "02:00", "to": "05:00", "zone": "Europe/Berlin"}]
 
 
@@ -443,7 +450,8 @@ def test_a_fleet_can_be_created_from_csv() -> None:
     [
         ("owner: " + "x" * 300, True),
         ("owner: " + "x" * 301, False),
-        (f"pins: ['{'e' * 90}>=1']", True),
+        (f"pins: ['{'e' * 90}>=1']", False),
+        (f"pins: ['sglang>=0.5.22{',!=1.0' * 13}']", True),
         ('model: "\\U0001F4A9"', True),
         ('model: "\\ud800"', False),
         ('model: "\\u0000"', False),
@@ -461,3 +469,41 @@ def test_the_longest_and_oddest_values_are_stored_or_refused(field: str, stored:
     outcome = imported(text)
     assert (outcome.done, bool(outcome.problems)) == (stored, not stored)
     assert Deployment.objects.count() == int(stored)
+
+
+@pytest.mark.parametrize("second", ["tenant-key-a", " tenant-key-a ", "Bearer tenant-key-a"])
+def test_one_key_for_two_tenants_is_refused_and_not_repeated(second: str) -> None:
+    outcome = imported(keys={**KEYS, "TENANT_B": second})
+    [problem] = outcome.problems
+    assert "tenants a and b have one and the same key" in problem.sentence
+    assert "tenant-key-a" not in repr(outcome)
+    assert not Deployment.objects.exists()
+    imported()
+    renewed = imported(keys={"TENANT_B": second})  # against what is stored of the other
+    assert "one and the same key" in renewed.problems[0].sentence
+
+
+def test_one_stored_key_for_two_tenants_ends_active_checks_in_error() -> None:
+    """As an installation may hold it since before it was refused."""
+    import asyncio
+
+    from kvaudit import runner
+    from kvaudit.accounts.sealed_fields import place_of
+    from kvaudit.fleet.addresses import origins_of_tenants
+    from kvaudit.fleet.credentials import bearer, seal_headers
+
+    imported()
+    deployment = Deployment.objects.get()
+    for tenant in Tenant.objects.all():
+        place = place_of(tenant, "credential_sealed")
+        tenant.credential_sealed = seal_headers(bearer("equal-key"), place, origins_of_tenants(deployment))
+        tenant.save()
+    assert any("one and the same key" in note for note in imported(keys={}).notes), "said, and nothing lost"
+    target = load_target(deployment)
+    _, results = asyncio.run(
+        runner.results(target, ["pool", "canary", "prefix", "session"], budget=runner.Budget(seconds=2))
+    )
+    for result in results[1:]:
+        assert result.verdict == "error"
+        assert "one and the same key" in result.summary
+        assert "equal-key" not in repr(result)

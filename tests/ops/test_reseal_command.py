@@ -9,40 +9,59 @@ import pytest
 from cryptography.fernet import Fernet
 from django.apps import apps
 from django.core.management import CommandError, call_command
+from django.db.models import BinaryField, CharField, TextField
 
+from kvaudit.accounts.sealed_fields import place_of, sealed_columns
 from kvaudit.fleet import services
 from kvaudit.fleet.loading import load_target
 from kvaudit.fleet.models import Tenant
+from kvaudit.inquiries.reading import Parts
 from kvaudit.ledger.models import Entry
 from kvaudit.notify.channels import create_channel
-from kvaudit.ops.management.commands.reseal import SEALED
+from kvaudit.notify.models import Channel
 from tests import factories
+from tests.inquiries.imports import LOG, begun
 
 
-def test_every_sealed_column_is_known() -> None:
-    columns = {
+def test_no_sealed_column_can_be_forgotten() -> None:
+    """What is called sealed is a `SealedField`, which reseal finds; and only for those can be sealed."""
+    named = {
         (model, field.name)
         for model in apps.get_models()
         for field in model._meta.get_fields()
-        if field.name.endswith("_sealed")
+        if "sealed" in field.name and isinstance(field, TextField | BinaryField | CharField)
     }
-    assert columns == set(SEALED)
+    assert named == {(model, field.name) for model, field in sealed_columns()}
+    assert len(named) == 6
+    for model, field in sealed_columns():
+        assert {each for each in field.row if each != "id"} <= {each.attname for each in model._meta.fields}
+        assert field.row, f"{model._meta.label}.{field.name} must say what identifies its row"
+
+
+def test_nothing_is_sealed_for_another_column() -> None:
+    with pytest.raises(TypeError, match=r"fleet\.Tenant\.key_env"):
+        place_of(Tenant(deployment_id=1, name="a"), "key_env")
+    with pytest.raises(ValueError, match="must be saved"):
+        place_of(Channel(), "secret_sealed")
 
 
 @pytest.mark.django_db
 def test_after_it_the_old_key_may_go(settings: Any) -> None:
-    deployment = factories.a_deployment()
+    deployment = factories.a_deployment(entry="http://gw.example")
     services.set_node_headers(node=factories.a_node(deployment), headers=[("X", "y")], actor="system:tests")
     tenant = Tenant.objects.create(deployment=deployment, name="t")
     services.set_tenant_key(tenant=tenant, key="k", actor="system:tests")
     create_channel(kind="webhook", name="c", address="https://h.example/x", actor="system:tests")
+    work = begun(LOG)
+    parts = work.parts.count()
 
     old, new = settings.ENCRYPTION_KEYS[0], Fernet.generate_key().decode()
     settings.ENCRYPTION_KEYS = [new, old]
     out = io.StringIO()
     call_command("reseal", stdout=out)
-    assert out.getvalue().startswith("4 secrets")
+    assert out.getvalue().startswith(f"{4 + parts} secrets")
     settings.ENCRYPTION_KEYS = [new]
+    assert io.BufferedReader(Parts(work)).read() == LOG
     target = load_target(deployment)
     assert target.nodes[0].credentials.headers == (("X", "y"),)
     assert target.tenants[0].credentials.headers == (("Authorization", "Bearer k"),)
