@@ -17,6 +17,7 @@ from kvaudit.advisories.pins import parse_pin
 from kvaudit.fleet import session_plans
 from kvaudit.fleet.applying_tenants import apply_tenants, elsewhere
 from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
+from kvaudit.fleet.closed_doors import closed_doors
 from kvaudit.fleet.differences import Action, Difference, FieldDifference, between
 from kvaudit.fleet.filekeys import FileKeys, Refused
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin
@@ -52,6 +53,7 @@ class Application:
         apply_tenants(self, deployment, moved=before is not None and elsewhere(*before, deployment))
         self._pins(deployment)
         self._consent(deployment)
+        self.keys.notes += closed_doors(self.described)
         return deployment
 
     # The deployment itself
