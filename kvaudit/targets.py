@@ -47,12 +47,14 @@ __all__ = (
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """How a node or tenant is addressed: headers (``Authorization`` included), CA file, client
-    certificate. Values are secrets: never in repr, reports or logs."""
+    certificate, and the only folder that these files may lie in (None: anywhere, as on the command line).
+    Values are secrets: never in repr, reports or logs."""
 
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ca_file: str = ""
     client_cert: str = ""
     client_key: str = ""
+    tls_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

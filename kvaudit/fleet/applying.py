@@ -16,13 +16,14 @@ from kvaudit.accounts.services import team_slug
 from kvaudit.advisories.pins import parse_pin
 from kvaudit.fleet import session_plans
 from kvaudit.fleet.applying_tenants import apply_tenants, elsewhere
-from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
 from kvaudit.fleet.closed_doors import closed_doors
+from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
 from kvaudit.fleet.differences import Action, Difference, FieldDifference, between
 from kvaudit.fleet.filekeys import FileKeys, Refused
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin
 from kvaudit.fleet.reading import note_removal
 from kvaudit.fleet.services import close, replace_node
+from kvaudit.fleet.tls_files import tls_problem
 from kvaudit.fleetfile import FleetDeployment, FleetNode
 
 _SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")  # what a URL of ours can hold
@@ -185,6 +186,8 @@ class Application:
             Node.objects.filter(pk=node.pk).update(headers_env=names)
 
     def _node_values(self, each: FleetNode) -> dict[str, Any]:
+        if problem := tls_problem(each):
+            raise Refused(each.line, problem)
         return {
             "url": each.url,
             "role": each.role,

@@ -12,6 +12,7 @@ from kvaudit.fleet import session_plans
 from kvaudit.fleet.credentials import open_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, NodeSnapshot, Pause, Pin, Tenant
 from kvaudit.fleet.pinning import in_force
+from kvaudit.fleet.tls_files import tls_folder_of
 from kvaudit.readings import Fingerprint
 from kvaudit.targets import Credentials, Target
 from kvaudit.targets import Node as TargetNode
@@ -108,6 +109,7 @@ def _node(node: Node, deployment: Deployment) -> TargetNode:
             ca_file=node.ca_file,
             client_cert=node.client_cert,
             client_key=node.client_key,
+            tls_folder=tls_folder_of(deployment) if node.has_tls_files else "",
         ),
         pointers=tuple(sorted(node.pointers.items())),
     )

@@ -81,7 +81,7 @@ class Node(Interval):
     headers_env = models.JSONField(default=list, blank=True)  # [header or "" for a bearer key, variable]
     ca_file = models.CharField(max_length=300, blank=True)
     client_cert = models.CharField(max_length=300, blank=True)
-    client_key = models.CharField(max_length=300, blank=True)  # a path, not the key
+    client_key = models.CharField(max_length=300, blank=True)  # a file's name, not the key
     pointers = models.JSONField(default=dict, blank=True)  # generic engine: name -> JSON pointer
 
     objects = NodeQuerySet.as_manager()
@@ -97,6 +97,10 @@ class Node(Interval):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def has_tls_files(self) -> bool:
+        return bool(self.ca_file or self.client_cert or self.client_key)
 
     @property
     def has_headers(self) -> bool:

@@ -93,6 +93,7 @@ class SessionClient:
             ca_file=given.ca_file,
             client_cert=given.client_cert,
             client_key=given.client_key,
+            tls_folder=given.tls_folder,
             redact=secret,
             limits=Limits(total=ANSWER_SECONDS, read=ANSWER_SECONDS),
         )

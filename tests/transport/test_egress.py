@@ -172,7 +172,7 @@ def test_a_rule_may_name_a_host() -> None:
     ],
 )
 def test_what_is_no_rule_gets_a_sentence(text: str) -> None:
-    with pytest.raises(BadRule, match="is no rule|no usable ports|two ways"):
+    with pytest.raises(BadRule, match=r"is no rule|no usable ports|two ways"):
         parse_rule(text)
 
 
