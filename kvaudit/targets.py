@@ -92,6 +92,7 @@ class Target:
     complete: bool = False  # every node of the deployment is listed here
     consent: bool = False  # prompts of N-8 tokens and more may be sent although the pool is small
     session: SessionPlan | None = None  # how a session API is asked; its accounts are the tenants
+    session_held: str = ""  # why a session API that is described may not be asked now
     entry_sets_salts: bool = False  # the entry is declared to overwrite the salts that clients send
 
 

@@ -11,7 +11,7 @@ from django.core.exceptions import PermissionDenied
 
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
-from kvaudit.accounts.models import Team
+from kvaudit.accounts.models import Team, User
 from kvaudit.accounts.services import team_slug
 from kvaudit.advisories.pins import parse_pin
 from kvaudit.fleet import session_plans
@@ -23,6 +23,7 @@ from kvaudit.fleet.filekeys import FileKeys, Refused
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin
 from kvaudit.fleet.reading import note_removal
 from kvaudit.fleet.services import close, replace_node
+from kvaudit.fleet.session_approval import end_approval
 from kvaudit.fleet.tls_files import tls_problem
 from kvaudit.fleetfile import FleetDeployment, FleetNode
 
@@ -64,7 +65,8 @@ class Application:
         values = self._declared()
         if self.found is None:
             self._allowed("edit_fleet", team)
-            deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values)
+            author = self._session_author() if values.get("session") else {}
+            deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values, **author)
             said = {name: value for name, value in {"team": team.slug, **values}.items() if value}
             self.differs("deployment", "", "added", between({}, said))
             return deployment
@@ -82,9 +84,23 @@ class Application:
                 setattr(deployment, name, value)
             deployment.team = team
             deployment.retired_at = None
+            if "session" in values and values["session"] != before["session"]:
+                end_approval(deployment, self.at)
+                for name, value in self._session_author().items():
+                    setattr(deployment, name, value)
             deployment.save()
             self.differs("deployment", "", "changed", changed)
         return deployment
+
+    def _session_author(self) -> dict[str, Any]:
+        """Whoever brings in steps for a session API cannot be the one who approves them."""
+        if self.described.session is not None:
+            self.keys.notes.append(
+                f"{self.described.slug}: the steps of its session API are new or changed; the check session does not "
+                "ask them before a second person with the role of approver has approved them, on the deployment's page."
+            )
+        person = self.actor if isinstance(self.actor, User) else None
+        return {"session_author": person, "session_set_by": actor_name(self.actor)[:300]}
 
     def _team(self) -> Team:
         if not self.described.team:

@@ -8,7 +8,7 @@ from django.db.models import Q
 
 from kvaudit.accounts.sealing import SealBroken, unseal
 from kvaudit.checks.contract import Rules
-from kvaudit.fleet import session_plans
+from kvaudit.fleet import session_approval, session_plans
 from kvaudit.fleet.credentials import open_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, NodeSnapshot, Pause, Pin, Tenant
 from kvaudit.fleet.pinning import in_force
@@ -30,7 +30,7 @@ def load_target(deployment: Deployment) -> Target:
 
 def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], dict[int, str]]:
     """(deployment id -> target, deployment id -> why its keys cannot be opened). Four queries,
-    however many deployments."""
+    however many deployments, and one more where a session API is described."""
     wanted = list(deployments)
     ids = [each.pk for each in wanted]
     nodes: dict[int, list[Node]] = {each: [] for each in ids}
@@ -44,6 +44,7 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
     consenting = set(
         Consent.objects.current().filter(deployment__in=ids).values_list("deployment", flat=True)
     )
+    held = session_approval.held_back(wanted)
     targets: dict[int, Target] = {}
     broken: dict[int, str] = {}
     for each in wanted:
@@ -57,7 +58,8 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
                 rules=_rules(each, pins),
                 complete=True,
                 consent=each.pk in consenting,
-                session=session_plans.from_json(each.session),
+                session=None if each.pk in held else session_plans.from_json(each.session),
+                session_held=held.get(each.pk, ""),
                 entry_sets_salts=each.entry_sets_salts,
             )
         except SealBroken as problem:

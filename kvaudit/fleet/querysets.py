@@ -112,6 +112,10 @@ class ConsentQuerySet(IntervalQuerySet["Consent"]):
     pass
 
 
+class SessionApprovalQuerySet(IntervalQuerySet["SessionApproval"]):
+    pass
+
+
 class PauseQuerySet(IntervalQuerySet["Pause"]):
     def applying_to(self, deployment: Deployment) -> Self:
         """Pauses of this deployment and of the whole fleet."""
