@@ -4,9 +4,11 @@ and the ports of the lab fleet that ``kvaudit up`` runs."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -23,26 +25,32 @@ def server_policy() -> Policy:
     return Policy(
         allow=settings.EGRESS_ALLOW,
         deny=settings.EGRESS_DENY,
-        own=tuple(own_services()),
+        own=tuple(
+            own_services(
+                settings.DATABASES["default"], str(settings.CELERY_BROKER_URL), settings.OWN_ENDPOINT
+            )
+        ),
         guarded=True,
         more=lab.rules if lab is not None else tuple,
     )
 
 
-def own_services() -> Iterable[tuple[str, int]]:
+def own_services(
+    database: Mapping[str, Any], broker_urls: str, web: tuple[str, int]
+) -> Iterable[tuple[str, int]]:
     """(host, port) of database, broker and web; what listens on a Unix socket has neither."""
-    database = settings.DATABASES["default"]
-    host = str(database.get("HOST") or "")
-    for each in host.split(","):
-        if each and not each.startswith("/"):
-            yield each, int(database.get("PORT") or DATABASE_PORT)
-    for url in str(settings.CELERY_BROKER_URL).split(";"):
+    options = database.get("OPTIONS") or {}
+    hosts = str(database.get("HOST") or options.get("hostaddr") or options.get("host") or "")
+    ports = str(database.get("PORT") or options.get("port") or DATABASE_PORT)
+    for host, port in zip_longest(hosts.split(","), ports.split(","), fillvalue=""):
+        if host and not host.startswith("/"):
+            yield host, int(port or ports.split(",")[0])
+    for url in broker_urls.split(";"):
         parts = urlsplit(url)
         if parts.scheme in ("redis", "rediss") and parts.hostname:
             yield parts.hostname, parts.port or BROKER_PORT
-    host, port = settings.OWN_ENDPOINT
-    if port:
-        yield host or "127.0.0.1", port
+    if web[1]:
+        yield web[0] or "127.0.0.1", web[1]
 
 
 class LabPorts:

@@ -123,9 +123,9 @@ class Environment:
         return tuple(rules)
 
     def folder(self, name: str) -> str:
-        """An absolute path of a folder that exists; "" where none is given."""
+        """An absolute path, of a folder or of nothing yet; "" where none is given."""
         value = self.text(name)
-        if value and not (Path(value).is_absolute() and Path(value).is_dir()):
+        if value and (not Path(value).is_absolute() or Path(value).is_file()):
             self.fault(f"{name} must be the absolute path of a folder, and {value!r} is none.")
         return value
 

@@ -67,9 +67,11 @@ class Policy:
         address = spelled(host)
         if address is None or not self.guarded:
             return ""
-        return self._first_refusal(
-            address, port, {name: addresses for name, (_, addresses) in self._known.items()}
-        )
+        named = {name: addresses for name, (_, addresses) in self._known.items()}
+        for own, _ in self.own:
+            if (literal := spelled(own)) is not None:
+                named[own] = frozenset((literal,))
+        return self._first_refusal(address, port, named)
 
     def _first_refusal(self, address: IPAddress, port: int, named: Named) -> str:
         inner = [address.ipv4_mapped] if _is_mapped(address) else [address, *embedded(address)]

@@ -194,6 +194,7 @@ def test_spellings_that_need_no_lookup_are_refused_at_once(host: str) -> None:
     assert spelled(host) is not None
     assert "EGRESS_ALLOW" in SERVER.refusal_now(host, 8000)
     assert egress.OPEN.refusal_now(host, 8000) == ""
+    assert "own services" in policy(own=(("127.0.0.1", 8000),)).refusal_now(host, 8000)
 
 
 @pytest.mark.parametrize(
