@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NodeSnapshot,
         Pause,
         Pin,
+        SessionApproval,
         Tenant,
     )
 

@@ -74,8 +74,9 @@ class Policy:
         return self._first_refusal(address, port, named)
 
     def _first_refusal(self, address: IPAddress, port: int, named: Named) -> str:
-        inner = [address.ipv4_mapped] if _is_mapped(address) else [address, *embedded(address)]
-        return next((why for each in inner if (why := self._refusal(each, port, named))), "")
+        mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+        meant = [mapped] if mapped is not None else [address, *embedded(address)]
+        return next((why for each in meant if (why := self._refusal(each, port, named))), "")
 
     def _refusal(self, address: IPAddress, port: int, named: Named) -> str:
         rule_text = f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}"
@@ -207,10 +208,6 @@ def gateway() -> IPv4Address | None:
 
 def _is_here(address: IPAddress) -> bool:
     return any(address.version == each.version and address in each for each in _LOOPBACK) or is_own(address)
-
-
-def _is_mapped(address: IPAddress) -> bool:
-    return isinstance(address, IPv6Address) and address.ipv4_mapped is not None
 
 
 def _narrowest(rules: Iterable[Rule], address: IPAddress, port: int, named: Named) -> Rule | None:
