@@ -33,6 +33,9 @@ from kvaudit.ops.ready import answers, refusal
 from kvaudit.ops.state import State, StateFault, default_state
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
 
+TYPED_BESIDE = ("EGRESS_ALLOW", "EGRESS_DENY", "KVAUDIT_TLS_FOLDER")
+"""What commands typed beside the product must know as well: an import says what its addresses and files lack."""
+
 
 class UpFault(RuntimeError):
     """kvaudit cannot start here; the text says why and what to do."""
@@ -205,6 +208,7 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
     own |= {"DJANGO_SETTINGS_MODULE": "kvaudit.settings", "PYTHONUNBUFFERED": "1"}
     own |= {"KVAUDIT_HOST": launch.host, "KVAUDIT_PORT": str(launch.port)}
     own |= {"EGRESS_LAB_FILE": str(lab_ports_file(launch))}
+    own |= {name: os.environ[name] for name in TYPED_BESIDE if os.environ.get(name)}
     environment.finish()
     return own
 

@@ -70,6 +70,16 @@ def test_what_the_old_loop_says_after_it_wakes_up_counts_no_more(actor, stuck):
     assert [Result.objects.filter(run=run).count() for run in runs] == [2, 2]
 
 
+def test_a_run_that_sends_prompts_is_not_begun_again(actor, stuck):
+    actor.before = blocks(stuck, "active")
+    (run,) = runs_of("active", kind=Kind.ACTIVE)
+    executing.execute([run.pk], kind=Kind.ACTIVE)
+    run.refresh_from_db()
+    assert (run.verdict, run.attempt) == ("error", 1)
+    assert "stood still" in run.summary
+    assert actor.ran == ["active"]
+
+
 def test_a_process_with_a_loop_that_never_came_back_is_replaced(actor, stuck):
     actor.before = blocks(stuck, "alone")
     (run,) = runs_of("alone")
