@@ -112,7 +112,7 @@ class Desk:
         self.probers.remove(prober)
         abandon(prober)
         for work in left:
-            if len(left) == 1 or work.permission is not None:
+            if len(prober.works) == 1 or work.permission is not None:
                 self._note(work, Ended(STOOD_STILL), timezone.now())
             else:
                 again = self.open[work.run.pk] = work.again()

@@ -123,7 +123,9 @@ class Policy:
         return "", 0
 
     async def _addresses(self, name: str, resolve: Resolve) -> frozenset[IPAddress]:
-        """Where a name leads; what was known before while it cannot be looked up."""
+        """Where a name leads; while it cannot be looked up, where it led before, and the next connection asks again. A
+        name that never led anywhere closes nothing: services of one's own that are not there are no reason to stop
+        every audit."""
         literal = spelled(name)
         if literal is not None:
             return frozenset((literal,))
@@ -134,7 +136,7 @@ class Policy:
             found = await asyncio.wait_for(resolve(name, 0), PATIENCE)
             known = frozenset(map(ip_address, found))
         except (OSError, ValueError):  # TimeoutError is an OSError
-            pass
+            return known
         self._known[name] = (time.monotonic(), known)
         return known
 

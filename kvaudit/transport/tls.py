@@ -32,7 +32,9 @@ _SERVER_SENTENCE = (
     "the folder of the deployment's team below KVAUDIT_TLS_FOLDER: whoever runs kvaudit puts it there, and finds "
     "the reason in the worker's log."
 )
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_FLAGS = os.O_RDONLY
+for _name in ("O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY"):  # the gate also runs where they do not exist
+    _FLAGS |= getattr(os, _name, 0)
 _BEGIN, _END = b"-----BEGIN CERTIFICATE-----", b"-----END CERTIFICATE-----"
 
 Stamp = tuple[int, int, int]
@@ -104,7 +106,7 @@ def _checked(path: str, found: os.stat_result) -> Stamp:
 def _read(path: str, stamp: Stamp | None, in_folder: bool) -> bytes:
     """The file, provided that it is still the one that was looked at."""
     try:
-        handle = os.open(path, _FLAGS | (os.O_NOFOLLOW if in_folder else 0))
+        handle = os.open(path, _FLAGS | (getattr(os, "O_NOFOLLOW", 0) if in_folder else 0))
         with os.fdopen(handle, "rb", buffering=0) as file:
             if _checked(path, os.fstat(handle)) != stamp:
                 raise TLSFailed(f"The TLS file {path} changed while it was read; it is read again next time.")

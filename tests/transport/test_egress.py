@@ -264,6 +264,20 @@ def test_a_rule_whose_name_cannot_be_looked_up_does_not_hold_up_what_it_guards(
     assert asyncio.run(held.refusal(ip_address("10.0.0.7"), 80, resolve)) == ""
 
 
+def test_a_rule_whose_name_could_not_be_looked_up_is_tried_again_and_one_that_could_is_remembered() -> None:
+    answers: list[list[str] | None] = [None, ["10.5.0.9"]]
+
+    async def resolve(host: str, port: int) -> list[str]:
+        found = answers.pop(0)
+        if found is None:
+            raise OSError(-3, "Temporary failure in name resolution")
+        return found
+
+    held = policy(deny="web")
+    said = [asyncio.run(held.refusal(ip_address("10.5.0.9"), 80, resolve)) for _ in range(3)]
+    assert [bool(each) for each in said] == [False, True, True]
+
+
 def test_the_system_resolver_is_asked_for_spellings() -> None:
     egress.install(SERVER)
     with pytest.raises(AddressDenied):
