@@ -236,6 +236,7 @@ def _client(
         ca_file=credentials.ca_file,
         client_cert="" if anonymous else credentials.client_cert,
         client_key="" if anonymous else credentials.client_key,
+        tls_folder=credentials.tls_folder,
         redact=secrets_of(credentials.headers),
         limits=limits,
     )

@@ -60,6 +60,15 @@ LAB_WISH_FILE = _env.text("LAB_WISH_FILE")
 # Days that stored bodies of runs that did not fail are kept; 0 keeps them for good.
 AUDIT_EVIDENCE_DAYS = _env.number("AUDIT_EVIDENCE_DAYS", 400, 0, 36_500)
 
+# Where audits and webhooks may connect (kvaudit.transport.egress, installed by kvaudit.ops.egress).
+EGRESS_ALLOW = _env.egress_rules("EGRESS_ALLOW")
+EGRESS_DENY = _env.egress_rules("EGRESS_DENY")
+# Written by `kvaudit up`, for its own children: the ports of its lab fleet, as long as it has one.
+EGRESS_LAB_FILE = _env.text("EGRESS_LAB_FILE")
+OWN_ENDPOINT = (_env.text("KVAUDIT_HOST"), int(_env.number("KVAUDIT_PORT", 0, 0, 65535)))
+# The CA files and client certificates that nodes may name, in one folder for each team.
+KVAUDIT_TLS_FOLDER = _env.folder("KVAUDIT_TLS_FOLDER")
+
 # Text that models generated is kept sealed with the public key; workers never have the private one.
 SEAL_PUBLIC_KEY = _env.seal_key("SEAL_PUBLIC_KEY")
 SEAL_PRIVATE_KEY = _env.seal_key("SEAL_PRIVATE_KEY")

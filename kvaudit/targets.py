@@ -50,13 +50,15 @@ __all__ = (
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """How a node or tenant is addressed: headers (``Authorization`` included), CA file, client
-    certificate. Values are secrets: never in repr, reports or logs. ``origins`` are those that whoever
-    stored the headers gave them for; None where they were given for this very run."""
+    certificate, and the only folder that these files may lie in (None: anywhere, as on the command line).
+    Values are secrets: never in repr, reports or logs. ``origins`` are those that whoever stored the headers
+    gave them for; None where they were given for this very run."""
 
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ca_file: str = ""
     client_cert: str = ""
     client_key: str = ""
+    tls_folder: str | None = None
     origins: frozenset[str] | None = None
 
     def headers_for(self, url: str) -> tuple[tuple[str, str], ...]:
@@ -106,6 +108,7 @@ class Target:
     consent: bool = False  # prompts of N-8 tokens and more may be sent although the pool is small
     session: SessionPlan | None = None  # how a session API is asked; its accounts are the tenants
     tenants_problem: str = ""  # why nothing may be asked in tenants' names, although keys are stored
+    session_held: str = ""  # why a session API that is described may not be asked now
     entry_sets_salts: bool = False  # the entry is declared to overwrite the salts that clients send
 
     @property

@@ -102,6 +102,7 @@ _VARIABLES = {
     "DATABASE_OWNER_URL": _cluster.url(),
     "BROKER_URL": f"redis+socket://{_state}/valkey-not-started.sock",
     "EMAIL_BACKEND": "django.core.mail.backends.locmem.EmailBackend",
+    "EGRESS_ALLOW": "127.0.0.0/8,[::1]",  # the servers of our tests listen there
     "STATIC_ROOT": str(_state / "static"),
     "LOG_LEVEL": "WARNING",
 }
@@ -111,6 +112,9 @@ _NOT_OURS = (
     "DEBUG",
     "METRICS_TOKEN",
     "BEAT_SECONDS",
+    "EGRESS_DENY",
+    "EGRESS_LAB_FILE",
+    "KVAUDIT_TLS_FOLDER",
     "TRUST_PROXY_HEADERS",
     "CSRF_TRUSTED_ORIGINS",
 )

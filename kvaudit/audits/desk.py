@@ -1,29 +1,30 @@
 """A worker's two halves: an event loop that probes, and the calling thread that writes.
 
-The loop lives in a thread of its own and never touches the database; events come over a queue. The
-calling thread writes finished runs in batches, renews leases, tells progress, keeps markers and tokens
-and passes on cancellations, so a slow node delays nobody's results.
+The loop lives in a thread of its own (`kvaudit.audits.prober_thread`) and never touches the database; events
+come over a queue. The calling thread writes finished runs in batches, renews leases, tells progress, keeps
+markers and tokens and passes on cancellations, so a slow node delays nobody's results. A loop that stands still
+keeps its leases for one lease more: then its runs are begun again, each in a loop of its own, and the one that
+stands still there ends as *error*.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
 from billiard.exceptions import SoftTimeLimitExceeded
 from django.db import InterfaceError, OperationalError, close_old_connections
 
-from kvaudit import clock, runner
+from kvaudit import clock
 from kvaudit.audits import claiming, earlier_runs, live_markers, options, permitting, recording
 from kvaudit.audits.models import Kind
+from kvaudit.audits.prober_thread import Ended, Prober, abandon
 from kvaudit.audits.recording import Finished, Observed
 from kvaudit.audits.work import Work, errors
 from kvaudit.runner import CheckFinished, CheckStarted, NodeRead
@@ -35,54 +36,17 @@ Returned = TypeVar("Returned")
 WRITE_AT_ONCE = 25
 """Finished runs per transaction: few enough that the ledger's chain is never held for long."""
 
+STOOD_STILL = (
+    "The audit's event loop stood still: something that this target was asked never gave the loop back, so the run "
+    "was given up."
+)
+
 STOP_GRACE = 10.0
 ACTIVE_BEAT = 1.0
 """Seconds between heartbeats while prompts are being sent."""
 
 KEEP_SECONDS = 5.0
 """Between two writings of the markers that a run has planted so far."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The loop has left this run; ``problem`` when the runner itself broke."""
-
-    problem: str = ""
-
-
-class Prober(threading.Thread):
-    """Runs every target in one event loop and puts (work, event, moment) into the inbox."""
-
-    def __init__(self, works: Sequence[Work], inbox: queue.SimpleQueue[tuple[Work, Any, datetime]]) -> None:
-        super().__init__(name="prober", daemon=True)
-        self._works = works
-        self._inbox = inbox
-
-    def run(self) -> None:
-        asyncio.run(self._all())
-
-    async def _all(self) -> None:
-        await asyncio.gather(*(self._one(work) for work in self._works))
-
-    async def _one(self, work: Work) -> None:
-        ended = Ended()
-        try:
-            assert work.target is not None
-            events = runner.run(
-                work.target,
-                work.run.checks,
-                budget=work.budget,
-                history=work.history,
-                cancelled=lambda: bool(work.stop),
-                permission=work.permission,
-            )
-            async for event in events:
-                self._inbox.put((work, event, clock.now()))
-        except Exception as fault:
-            # A defect of ours: the run ends as error and the other runs go on.
-            log.exception("run %s broke", work.run.pk)
-            ended = Ended(f"The audit broke inside kvaudit ({type(fault).__name__}).")
-        self._inbox.put((work, ended, clock.now()))
 
 
 class Desk:
@@ -95,10 +59,10 @@ class Desk:
         self.finished = 0
         self.next_keeping = 0.0
         self.next_beat = time.monotonic() + self._between_beats()
-        self.prober = Prober([work for work in works if work.target is not None], self.inbox)
+        self.probers: list[Prober] = []
 
     def run(self) -> int:
-        self.prober.start()
+        self._begin(list(self.open.values()))
         try:
             self._until_done()
         except SoftTimeLimitExceeded:
@@ -106,8 +70,17 @@ class Desk:
             self._until_done(within=STOP_GRACE)
         finally:
             self._stop_all("lost")
-        self.prober.join(STOP_GRACE)
+        until = time.monotonic() + STOP_GRACE
+        for prober in self.probers:
+            prober.join(max(0.0, until - time.monotonic()))
+            abandon(prober)
         return self.finished
+
+    def _begin(self, works: Sequence[Work]) -> None:
+        """A loop for these runs."""
+        prober = Prober(works, self.inbox)
+        self.probers.append(prober)
+        prober.start()
 
     def _until_done(self, within: float | None = None) -> None:
         until = None if within is None else time.monotonic() + within
@@ -119,9 +92,35 @@ class Desk:
                 self._write()
             if time.monotonic() >= self.next_beat:
                 self._beat()
-            if not self.prober.is_alive() and self.inbox.empty():
-                for work in list(self.open.values()):
-                    self._note(work, Ended("The audit's event loop ended early."), clock.now())
+            for prober in list(self.probers):
+                self._look_at(prober)
+
+    def _look_at(self, prober: Prober) -> None:
+        """End what a dead loop left, and take its runs from one that has stood still for a lease."""
+        if not prober.is_alive() and self.inbox.empty():
+            self.probers.remove(prober)
+            for work in self._left_of(prober):
+                self._note(work, Ended("The audit's event loop ended early."), clock.now())
+        elif prober.standstill() > options.lease_seconds():
+            self._take_from(prober)
+
+    def _take_from(self, prober: Prober) -> None:
+        """One coroutine that never yields holds up every run of its loop, of whatever team: which one it is cannot be
+        told from outside, so runs that only read are begun again apart. Alone, it was this one."""
+        left = self._left_of(prober)
+        log.error("an event loop stood still with %d runs, at:\n%s", len(left), prober.where())
+        self.probers.remove(prober)
+        abandon(prober)
+        for work in left:
+            if len(prober.works) == 1 or work.permission is not None:
+                self._note(work, Ended(STOOD_STILL), clock.now())
+            else:
+                again = self.open[work.run.pk] = work.again()
+                self._begin([again])
+            work.stop = "stood still"  # should the old loop wake up, it must send nothing more
+
+    def _left_of(self, prober: Prober) -> list[Work]:
+        return [work for work in prober.works if self.open.get(work.run.pk) is work]
 
     def _take(self) -> None:
         """Wait for an event, but neither past the next heartbeat nor while something is to be written."""
@@ -138,6 +137,8 @@ class Desk:
                 return
 
     def _note(self, work: Work, event: Any, moment: datetime) -> None:
+        if self.open.get(work.run.pk) is not work:
+            return  # it was lost, or begun again: what an old loop still says of it counts no more
         if isinstance(event, NodeRead):
             work.nodes.append(event.node)
             work.read_at = moment
@@ -155,8 +156,7 @@ class Desk:
             )
             if work.permission is not None:
                 self._keep_markers(work)
-            if work.stop != "lost":
-                self.done.append(work)
+            self.done.append(work)
 
     def _result(self, work: Work, result: Result, moment: datetime) -> None:
         measures, markers = live_markers.in_measures(dict(result.measures))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from celery import shared_task
 
-from kvaudit.audits import dispatching, executing, recovering, retention
+from kvaudit.audits import dispatching, executing, prober_thread, recovering, retention
 from kvaudit.audits.models import Kind
 
 
@@ -32,9 +32,11 @@ def expire_evidence() -> None:
 def execute_passive(run_ids: Sequence[int]) -> None:
     """Up to 50 passive runs together."""
     executing.execute(run_ids, kind=Kind.PASSIVE)
+    prober_thread.leave_if_abandoned()
 
 
 @shared_task
 def execute_active(run_id: int) -> None:
     """One active run."""
     executing.execute([run_id], kind=Kind.ACTIVE)
+    prober_thread.leave_if_abandoned()

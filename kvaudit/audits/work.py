@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -39,7 +39,7 @@ class Work:
     nodes: list[NodeSeen] = field(default_factory=list)
     results: list[Observed] = field(default_factory=list)
     read_at: datetime = field(default_factory=clock.now)
-    stop: str = ""  # why the loop should leave this run: cancelled, lost or out of time
+    stop: str = ""  # why the loop should leave this run: cancelled, lost, stood still or out of time
     why: str = ""  # the sentence why nothing more may be sent: paused, or the window closed
     confirmed: float = field(default_factory=time.monotonic)  # when the lease was last known to be ours
     planted: list[Marker] = field(default_factory=list)  # grown by the event loop
@@ -72,6 +72,11 @@ class Work:
         A canary that was cancelled in its first round is *inconclusive*, and must not replace a pass."""
         stopped = bool(self.why) or self.stop == "cancelled"
         return stopped and result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
+
+    def again(self) -> Work:
+        """The same run with nothing done yet, for another loop. Only for runs that send no prompts."""
+        shown = {**self.shown, "read": 0, "checks": dict.fromkeys(self.run.checks, "waiting")}
+        return replace(self, nodes=[], results=[], stop="", shown=shown, spent=Spent())
 
     def finished(self) -> Finished:
         return Finished(

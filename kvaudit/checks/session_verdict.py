@@ -48,7 +48,8 @@ def why_unasked(seen: SessionSeen, why: str) -> Result:
         "session",
         Verdict.INCONCLUSIVE,
         f"session was not asked: {why[:1].lower() + why[1:].rstrip('.') if why else f'it needs {seen.unaskable}'}.",
-        next="Describe the session API under session: in the fleet file, and give two accounts as tenants.",
+        next="Describe the session API under session: in the fleet file, give two accounts as tenants, and on a server "
+        "have the steps approved by a second person.",
         does_not_prove="Anything: no request was sent.",
     )
 

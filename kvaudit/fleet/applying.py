@@ -11,19 +11,22 @@ from django.core.exceptions import PermissionDenied
 
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
-from kvaudit.accounts.models import Team
+from kvaudit.accounts.models import Team, User
 from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.services import team_slug
 from kvaudit.advisories.pins import parse_pin
 from kvaudit.fleet import session_plans
 from kvaudit.fleet.addresses import origins_of_node
 from kvaudit.fleet.applying_tenants import apply_tenants
+from kvaudit.fleet.closed_doors import closed_doors
 from kvaudit.fleet.credentials import Headers, seal_headers
 from kvaudit.fleet.differences import Action, Difference, FieldDifference, between
 from kvaudit.fleet.filekeys import FileKeys, Refused
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin
 from kvaudit.fleet.reading import note_removal
 from kvaudit.fleet.services import close, replace_node
+from kvaudit.fleet.session_approval import end_approval
+from kvaudit.fleet.tls_files import tls_problem
 from kvaudit.fleetfile import FleetDeployment, FleetNode
 from kvaudit.text.quoting import quoted
 from kvaudit.transport import origin_of
@@ -55,6 +58,7 @@ class Application:
         apply_tenants(self, deployment)
         self._pins(deployment)
         self._consent(deployment)
+        self.keys.notes += closed_doors(self.described)
         return deployment
 
     # The deployment itself
@@ -64,7 +68,8 @@ class Application:
         values = self._declared()
         if self.found is None:
             self._allowed("edit_fleet", team)
-            deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values)
+            author = self._session_author() if values.get("session") else {}
+            deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values, **author)
             said = {name: value for name, value in {"team": team.slug, **values}.items() if value}
             self.differs("deployment", "", "added", between({}, said))
             return deployment
@@ -82,9 +87,23 @@ class Application:
                 setattr(deployment, name, value)
             deployment.team = team
             deployment.retired_at = None
+            if "session" in values and values["session"] != before["session"]:
+                end_approval(deployment, self.at)
+                for name, value in self._session_author().items():
+                    setattr(deployment, name, value)
             deployment.save()
             self.differs("deployment", "", "changed", changed)
         return deployment
+
+    def _session_author(self) -> dict[str, Any]:
+        """Whoever brings in steps for a session API cannot be the one who approves them."""
+        if self.described.session is not None:
+            self.keys.notes.append(
+                f"{self.described.slug}: the steps of its session API are new or changed; the check session does not "
+                "ask them before a second person with the role of approver has approved them, on the deployment's page."
+            )
+        person = self.actor if isinstance(self.actor, User) else None
+        return {"session_author": person, "session_set_by": actor_name(self.actor)[:300]}
 
     def _team(self) -> Team:
         if not self.described.team:
@@ -193,6 +212,8 @@ class Application:
             Node.objects.filter(pk=node.pk).update(headers_env=names)
 
     def _node_values(self, each: FleetNode) -> dict[str, Any]:
+        if problem := tls_problem(each):
+            raise Refused(each.line, problem)
         return {
             "url": each.url,
             "role": each.role,

@@ -10,11 +10,12 @@ from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.sealing import SealBroken, unseal
 from kvaudit.advisories import names
 from kvaudit.checks.contract import Rules
-from kvaudit.fleet import session_plans
+from kvaudit.fleet import session_approval, session_plans
 from kvaudit.fleet.addresses import origins_of_node, origins_of_tenants
 from kvaudit.fleet.credentials import Headers, open_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, NodeSnapshot, Pause, Pin, Tenant
 from kvaudit.fleet.pinning import in_force
+from kvaudit.fleet.tls_files import tls_folder_of
 from kvaudit.readings import Fingerprint
 from kvaudit.targets import Credentials, Target
 from kvaudit.targets import Node as TargetNode
@@ -33,7 +34,7 @@ def load_target(deployment: Deployment) -> Target:
 
 def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], dict[int, str]]:
     """(deployment id -> target, deployment id -> why its keys cannot be opened). Four queries,
-    however many deployments."""
+    however many deployments, and one more where a session API is described."""
     wanted = list(deployments)
     ids = [each.pk for each in wanted]
     nodes: dict[int, list[Node]] = {each: [] for each in ids}
@@ -47,6 +48,7 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
     consenting = set(
         Consent.objects.current().filter(deployment__in=ids).values_list("deployment", flat=True)
     )
+    held = session_approval.held_back(wanted)
     targets: dict[int, Target] = {}
     broken: dict[int, str] = {}
     for each in wanted:
@@ -63,7 +65,8 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
                 rules=_rules(each, pins),
                 complete=True,
                 consent=each.pk in consenting,
-                session=session_plans.from_json(each.session),
+                session=None if each.pk in held else session_plans.from_json(each.session),
+                session_held=held.get(each.pk, ""),
                 entry_sets_salts=each.entry_sets_salts,
             )
         except SealBroken as fault:
@@ -124,6 +127,7 @@ def _node(node: Node, deployment: Deployment) -> TargetNode:
             ca_file=node.ca_file,
             client_cert=node.client_cert,
             client_key=node.client_key,
+            tls_folder=tls_folder_of(deployment) if node.has_tls_files else "",
         ),
         pointers=tuple(sorted(node.pointers.items())),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -16,11 +17,22 @@ from kvaudit.fleet.querysets import (
     NodeQuerySet,
     PauseQuerySet,
     PinQuerySet,
+    SessionApprovalQuerySet,
     TenantQuerySet,
 )
 from kvaudit.fleet.snapshots import FingerprintChange, NodeSnapshot
 
-__all__ = ("Consent", "Deployment", "FingerprintChange", "Node", "NodeSnapshot", "Pause", "Pin", "Tenant")
+__all__ = (
+    "Consent",
+    "Deployment",
+    "FingerprintChange",
+    "Node",
+    "NodeSnapshot",
+    "Pause",
+    "Pin",
+    "SessionApproval",
+    "Tenant",
+)
 
 
 class Deployment(models.Model):
@@ -31,7 +43,8 @@ class Deployment(models.Model):
     the fleet file; ``conditions`` maps advisory conditions to what the operator declared, and
     ``components`` connectors and stores to their versions. ``entry_sets_salts``: the entry overwrites
     the cache salts that clients send. ``session`` describes a session API (`fleet.session_plans`), {} for
-    none.
+    none; ``session_author`` is the person who brought it in last and ``session_set_by`` their name, or the
+    command's. It is asked only under a `SessionApproval` of exactly this content.
     """
 
     slug = models.SlugField(max_length=100, unique=True)
@@ -50,6 +63,10 @@ class Deployment(models.Model):
     components = models.JSONField(default=dict, blank=True)
     windows = models.JSONField(default=list, blank=True)
     session = models.JSONField(default=dict, blank=True)
+    session_author = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+", null=True, blank=True
+    )
+    session_set_by = models.CharField(max_length=300, blank=True)
     created_at = models.DateTimeField(default=clock.now)
     retired_at = models.DateTimeField(null=True, blank=True)
 
@@ -82,7 +99,7 @@ class Node(Interval):
     headers_env = models.JSONField(default=list, blank=True)  # [header or "" for a bearer key, variable]
     ca_file = models.CharField(max_length=300, blank=True)
     client_cert = models.CharField(max_length=300, blank=True)
-    client_key = models.CharField(max_length=300, blank=True)  # a path, not the key
+    client_key = models.CharField(max_length=300, blank=True)  # a file's name, not the key
     pointers = models.JSONField(default=dict, blank=True)  # generic engine: name -> JSON pointer
 
     objects = NodeQuerySet.as_manager()
@@ -98,6 +115,10 @@ class Node(Interval):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def has_tls_files(self) -> bool:
+        return bool(self.ca_file or self.client_cert or self.client_key)
 
     @property
     def has_headers(self) -> bool:
@@ -185,6 +206,29 @@ class Consent(Interval):
 
     def __str__(self) -> str:
         return f"consent for {self.deployment}"
+
+
+class SessionApproval(Interval):
+    """A second person's word that this session API may be asked: the URL, steps and pool with this digest, on this
+    deployment, and nothing else (`fleet.session_approval`)."""
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="session_approvals")
+    digest = models.CharField(max_length=64)  # SHA-256 of what was approved
+    approved_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    reason = models.CharField(max_length=500, blank=True)
+
+    objects = SessionApprovalQuerySet.as_manager()
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(
+                fields=("deployment",), condition=Q(valid_to=None), name="fleet_session_approval_one_open"
+            ),
+            not_backwards("fleet_session_approval_interval"),
+        )
+
+    def __str__(self) -> str:
+        return f"approval of the session API of {self.deployment}"
 
 
 class Pause(Interval):

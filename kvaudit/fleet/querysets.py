@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NodeSnapshot,
         Pause,
         Pin,
+        SessionApproval,
         Tenant,
     )
 
@@ -109,6 +110,10 @@ class PinQuerySet(IntervalQuerySet["Pin"]):
 
 
 class ConsentQuerySet(IntervalQuerySet["Consent"]):
+    pass
+
+
+class SessionApprovalQuerySet(IntervalQuerySet["SessionApproval"]):
     pass
 
 

@@ -31,6 +31,8 @@ POOL_FIELDS = ("path", *POOL)
 LONGEST_WAIT = 600
 MOST_IN_A_STEP = 20
 DEEPEST_BODY = 8
+LONGEST_BODY = 4_000
+"""Characters of a body's template: a person reads it before it is approved."""
 
 
 def read_session(reader: Reader, branch: Branch) -> SessionPlan | None:
@@ -164,7 +166,10 @@ def _pointer(value: object) -> str:
 def _body(reader: Reader, branch: Branch) -> str:
     """The JSON text of a body template."""
     try:
-        return json.dumps(_plain(branch, 0), ensure_ascii=False)
+        body = json.dumps(_plain(branch, 0), ensure_ascii=False)
+        if len(body) > LONGEST_BODY:
+            raise Wrong(f"The body has {len(body):,} characters; at most {LONGEST_BODY:,} are sent.")
+        return body
     except Wrong as problem:
         reader.wrong(branch.line, str(problem))
         return ""

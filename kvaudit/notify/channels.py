@@ -17,7 +17,7 @@ from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.sealing import seal, unseal
 from kvaudit.ledger.services import record
 from kvaudit.notify.models import Channel, ChannelKind, Event, every_event
-from kvaudit.transport import TransportError, origin_of, parse_base_url
+from kvaudit.transport import TransportError, egress, origin_of, parse_base_url
 
 _CHOOSABLE = tuple(each.value for each in Event if each is not Event.TEST)
 
@@ -88,9 +88,11 @@ def address_shown(kind: str, address: str) -> str:
         return text
     origin, _ = split_url(text)
     try:
-        parse_base_url(origin)
+        base = parse_base_url(origin)
     except TransportError as problem:
         raise BadChannel(f"The webhook's address cannot be used. {problem}") from None
+    if why := egress.current().refusal_now(base.host, base.port):
+        raise BadChannel(f"The webhook's address cannot be used. {base.host}:{base.port} is {why}.")
     parts = urlsplit(text)
     return f"{origin}/..." if parts.path.strip("/") or parts.query else origin
 

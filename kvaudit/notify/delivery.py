@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
+from kvaudit import clock
 from kvaudit.accounts.sealing import SealBroken
 from kvaudit.notify.channels import BadChannel, opened, split_url
 from kvaudit.notify.models import ChannelKind, Delivery, OutboxMessage

@@ -17,10 +17,14 @@ class OpsConfig(AppConfig):
     verbose_name = "Operations"
 
     def ready(self) -> None:
-        """Every process and thread rings workers through our Celery application: without this, a
-        web thread would ask Celery's default one, which knows no broker of ours."""
+        """The server's egress list holds from here on, in every process. And every process and thread rings
+        workers through our Celery application: without this, a web thread would ask Celery's default one, which
+        knows no broker of ours."""
         from kvaudit.celery import app
+        from kvaudit.ops.egress import server_policy
+        from kvaudit.transport import egress
 
+        egress.install(server_policy())
         app.set_default()
         worker_process_init.connect(_end_with_the_worker, dispatch_uid="end with the worker", weak=False)
 

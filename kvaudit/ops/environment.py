@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from kvaudit.transport.rules import BadRule, Rule, parse_rule
+
 MIN_SECRET_KEY_CHARACTERS = 50
 MIN_SECRET_KEY_DISTINCT = 8
 # Values met in tutorials, examples and copied compose files: everyone knows them.
@@ -109,6 +111,23 @@ class Environment:
         if text and not parts:
             self.fault(f"{name} holds commas only: give the values between them.")
         return parts
+
+    def egress_rules(self, name: str) -> tuple[Rule, ...]:
+        """Rules of the egress list, separated by commas."""
+        rules: list[Rule] = []
+        for text in self.names(name):
+            try:
+                rules.append(parse_rule(text))
+            except BadRule as problem:
+                self.fault(f"{name}: {problem}")
+        return tuple(rules)
+
+    def folder(self, name: str) -> str:
+        """An absolute path, of a folder or of nothing yet; "" where none is given."""
+        value = self.text(name)
+        if value and (not Path(value).is_absolute() or Path(value).is_file()):
+            self.fault(f"{name} must be the absolute path of a folder, and {value!r} is none.")
+        return value
 
     def secret_key(self) -> str:
         """Django's signing key: long, varied and not one that everybody knows."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvaudit.lab.fleet import ENVIRONMENT
+from kvaudit.ops.egress import write_lab_ports
 from kvaudit.ops.errand import manage
 from kvaudit.ops.launch import LAB, Launch
 from kvaudit.ops.process import Child
@@ -38,6 +39,7 @@ def _fleet_file(launch: Launch) -> Path:
 
 def _lab(launch: Launch) -> list[Child]:
     _fleet_file(launch).unlink(missing_ok=True)  # of an earlier start: the addresses may be others now
+    lab_ports_file(launch).unlink(missing_ok=True)
     command = [sys.executable, "-m", "kvaudit.cli", "lab", "fleet", "--state", str(_folder(launch))]
     return [launch.child("lab", command, tier=LAB, grace=5.0)]
 
@@ -49,6 +51,7 @@ def _import_lab(launch: Launch, supervisor: Supervisor) -> None:
     except StartFault as fault:
         supervisor.progress.say(f"lab fleet: not imported, since {fault}")
         return
+    write_lab_ports(lab_ports_file(launch), _fleet_file(launch))
     env = {**launch.env, **ENVIRONMENT}  # fake keys, and only the import needs them
     done = manage(["lab_fleet", str(_fleet_file(launch))], env, supervisor.asked_to_stop)
     if done.stopped:
@@ -59,6 +62,11 @@ def _import_lab(launch: Launch, supervisor: Supervisor) -> None:
 
 EXTRAS: list[Extra] = [Extra("lab", _lab, _import_lab)]
 """Started in the tier LAB with every ``kvaudit up``; ``--no-NAME`` leaves one out."""
+
+
+def lab_ports_file(launch: Launch) -> Path:
+    """The lab's addresses, which the egress list leaves open while it is there (`EGRESS_LAB_FILE`)."""
+    return launch.state.folder / "run" / "lab.ports"
 
 
 def wish_file(launch: Launch) -> Path:

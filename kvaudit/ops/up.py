@@ -25,7 +25,7 @@ from kvaudit.ops import launch as launching
 from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey, postgres_home
 from kvaudit.ops.environment import Environment, EnvironmentFault
 from kvaudit.ops.errand import manage
-from kvaudit.ops.extras import EXTRAS, Extra, fulfil, wish_file
+from kvaudit.ops.extras import EXTRAS, Extra, fulfil, lab_ports_file, wish_file
 from kvaudit.ops.launch import Launch, child_environment
 from kvaudit.ops.leftovers import end_leftovers
 from kvaudit.ops.process import Child, follow_parent
@@ -36,6 +36,8 @@ from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
 
 WAITING = 2048
 """Connections that wait until the web takes them, as many as gunicorn would let wait."""
+TYPED_BESIDE = ("EGRESS_ALLOW", "EGRESS_DENY", "KVAUDIT_TLS_FOLDER")
+"""What commands typed beside the product must know as well: an import says what its addresses and files lack."""
 
 
 class UpFault(RuntimeError):
@@ -124,6 +126,7 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra
     launch.env = child_environment(composed)
     launch.for_web = _private_half(launch.state)
     wish_file(launch).unlink(missing_ok=True)
+    lab_ports_file(launch).unlink(missing_ok=True)
     if len(extras) < len(EXTRAS):
         launch.for_web["LAB_WISH_FILE"] = str(wish_file(launch))
     launch.state.write_local_environment(composed)
@@ -225,6 +228,8 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
     own |= {name: value for name, value in defaults.items() if not environment.text(name)}
     own |= {"DJANGO_SETTINGS_MODULE": "kvaudit.settings", "PYTHONUNBUFFERED": "1"}
     own |= {"KVAUDIT_HOST": launch.host, "KVAUDIT_PORT": str(launch.port)}
+    own |= {"EGRESS_LAB_FILE": str(lab_ports_file(launch))}
+    own |= {name: os.environ[name] for name in TYPED_BESIDE if os.environ.get(name)}
     environment.finish()
     return own
 

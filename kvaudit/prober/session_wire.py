@@ -95,6 +95,7 @@ class SessionClient:
             ca_file=given.ca_file,
             client_cert=given.client_cert,
             client_key=given.client_key,
+            tls_folder=given.tls_folder,
             redact=secret,
             limits=Limits(total=ANSWER_SECONDS, read=ANSWER_SECONDS),
         )
@@ -207,6 +208,8 @@ def session_for(
 ) -> tuple[SessionClient | None, str]:
     """What `Audit.session` and `Audit.why_no_session` hold for this target: a wire (close it with
     `aclose`), or None and the sentence that says what is missing. The first two tenants are A and B."""
+    if target.session_held:
+        return None, target.session_held
     if target.session is None:
         return None, "The target does not describe a session API (session: in the fleet file)."
     if len(target.tenants) < 2:

@@ -155,4 +155,5 @@ def _client(url: str, allow: frozenset[tuple[str, str]], credentials: Credential
         ca_file=credentials.ca_file,
         client_cert=credentials.client_cert,
         client_key=credentials.client_key,
+        tls_folder=credentials.tls_folder,
     )

@@ -6,7 +6,7 @@ from the environment, stops reading at a deadline and at a size, and redacts sec
 sees a body. Each failure is a `TransportError` whose text is a sentence for the person who can fix it.
 """
 
-from kvaudit.transport.addresses import BaseURL, denied_reason, origin_of, parse_base_url
+from kvaudit.transport.addresses import BaseURL, origin_of, parse_base_url
 from kvaudit.transport.client import Client, Limits, Response, StreamedResponse, secrets_of
 from kvaudit.transport.errors import (
     AddressDenied,
@@ -28,6 +28,7 @@ from kvaudit.transport.errors import (
     TransportError,
     Unreachable,
 )
+from kvaudit.transport.forbidden import denied_reason
 from kvaudit.transport.redaction import Redactor, redact_text
 from kvaudit.transport.secret_names import secret_name
 from kvaudit.transport.sse import Event, EventParser

@@ -1,22 +1,23 @@
 """Where we may connect: URL syntax, addresses never to touch, and connections pinned to a checked one.
 
-Loopback and private addresses are allowed: they are where the nodes of our users live. Link-local
-and cloud metadata addresses are not, under any spelling and also not through DNS, because their
-answers are credentials.
+Private addresses are allowed: they are where the nodes of our users live. Link-local and cloud metadata
+addresses are not (`kvaudit.transport.forbidden`), under any spelling and also not through DNS, because their
+answers are credentials; the rest is the operator's to open and close (`kvaudit.transport.egress`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import httpcore
 
+from kvaudit.transport import egress
+from kvaudit.transport.aside import aside
 from kvaudit.transport.errors import (
     AddressDenied,
     BadURL,
@@ -26,59 +27,12 @@ from kvaudit.transport.errors import (
     TransportError,
     Unreachable,
 )
+from kvaudit.transport.forbidden import IPAddress, denied_reason
 
-IPAddress = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host, port) -> addresses as text; raises OSError (socket.gaierror) when there is none."""
 
 LONGEST_URL = 2_000
-
-_DENIED = tuple(
-    (ip_network(network), why)
-    for network, why in (
-        ("169.254.0.0/16", "link-local, where clouds serve instance credentials"),
-        ("fe80::/10", "link-local"),
-        ("fd00:ec2::/32", "the metadata service of AWS"),
-        ("fd20:ce::254/128", "the metadata service of Google Cloud"),
-        ("100.100.100.200/32", "the metadata service of Alibaba Cloud"),
-        ("192.0.0.192/32", "the metadata service of Oracle Cloud"),
-        ("168.63.129.16/32", "the platform service of Azure"),
-        ("0.0.0.0/8", "no destination"),
-        ("::/128", "no destination"),
-        ("224.0.0.0/4", "multicast"),
-        ("ff00::/8", "multicast"),
-        ("240.0.0.0/4", "reserved or broadcast"),
-    )
-)
-_NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
-_COMPATIBLE = IPv6Network("::/96")
-
-
-def denied_reason(address: IPAddress) -> str:
-    """Why this address is never connected to; "" when it may be. IPv4 inside IPv6 (mapped,
-    compatible, NAT64, 6to4, Teredo) is judged by the IPv4 address it reaches."""
-    for inner in _embedded(address):
-        why = denied_reason(inner)
-        if why:
-            return why
-    for network, why in _DENIED:
-        if address.version == network.version and address in network:
-            return why
-    return ""
-
-
-def _embedded(address: IPAddress) -> Iterable[IPv4Address]:
-    if not isinstance(address, IPv6Address):
-        return
-    if address.ipv4_mapped is not None:
-        yield address.ipv4_mapped
-    if address.sixtofour is not None:
-        yield address.sixtofour
-    if address.teredo is not None:
-        yield from address.teredo
-    low = IPv4Address(int(address) & 0xFFFFFFFF)
-    if any(address in network for network in _NAT64) or (address in _COMPATIBLE and int(address) > 0xFFFF):
-        yield low
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,42 +136,33 @@ def _check(host: str, address: IPAddress) -> None:
         )
 
 
+async def _check_egress(host: str, address: IPAddress, port: int, resolve: Resolve) -> None:
+    """Also what the operator's list says of this port (`kvaudit.transport.egress`)."""
+    _check(host, address)
+    why = await egress.current().refusal(address, port, resolve)
+    if why:
+        leads = f"{address}" if _literal(host) == address else f"{host} leads to {address}, which"
+        raise AddressDenied(f"{leads} is {why}. Nothing was sent.")
+
+
 async def system_resolve(host: str, port: int) -> list[str]:
-    """getaddrinfo in a daemon thread: a resolver that hangs must not outlive our deadline, and
-    asyncio's own executor would be waited for at exit."""
-    loop = asyncio.get_running_loop()
-    found: asyncio.Future[list[str]] = loop.create_future()
+    """getaddrinfo beside the event loop."""
 
-    def settle(addresses: list[str] | None, error: OSError | None) -> None:
-        if not found.done():
-            if error is not None:
-                found.set_exception(error)
-            else:
-                found.set_result(addresses or [])
-
-    def look_up() -> None:
-        outcome: tuple[list[str] | None, OSError | None]
+    def look_up() -> list[str]:
         try:
             rows = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            outcome = (list(dict.fromkeys(str(row[4][0]) for row in rows)), None)
         except UnicodeError:
-            outcome = (None, socket.gaierror(socket.EAI_NONAME, "not a host name"))
-        except OSError as error:
-            outcome = (None, error)
-        try:
-            loop.call_soon_threadsafe(settle, *outcome)
-        except RuntimeError:
-            return  # the loop is closed: nobody waits for this answer any more
+            raise socket.gaierror(socket.EAI_NONAME, "not a host name") from None
+        return list(dict.fromkeys(str(row[4][0]) for row in rows))
 
-    threading.Thread(target=look_up, name="resolve", daemon=True).start()
-    return await found
+    return await aside(look_up, "resolve")
 
 
 async def checked_addresses(host: str, port: int, resolve: Resolve) -> list[str]:
     """The addresses behind a host, all of them checked: one denied address denies the name."""
     literal = _literal(host)
     if literal is not None:
-        _check(host, literal)
+        await _check_egress(host, literal, port, resolve)
         return [str(literal)]
     try:
         found = await resolve(host, port)
@@ -232,7 +177,7 @@ async def checked_addresses(host: str, port: int, resolve: Resolve) -> list[str]
         address = _literal(text)
         if address is None:
             raise NameNotFound(f"The name {host} resolves to {text!r}, which is no address.")
-        _check(host, address)
+        await _check_egress(host, address, port, resolve)
     return found
 
 

@@ -19,6 +19,7 @@ import httpcore
 from kvaudit.transport import tls
 from kvaudit.transport.addresses import BaseURL, PinnedBackend, Resolve, parse_base_url, system_resolve
 from kvaudit.transport.answers import Response, StreamedResponse, now
+from kvaudit.transport.aside import aside
 from kvaudit.transport.body import Decoder
 from kvaudit.transport.errors import DeadlineExceeded, PathNotAllowed, Redirected
 from kvaudit.transport.headers import OPEN_HEADERS, check_headers, printable, secrets_of
@@ -43,7 +44,8 @@ class Client:
 
     ``allow`` holds (method, path) pairs; a path may contain a query and must match exactly.
     ``headers`` are sent with every request; their values are secrets. ``redact`` names further values
-    that must never come back out of a body.
+    that must never come back out of a body. ``tls_folder`` is the only folder that the TLS files may be named in
+    (`kvaudit.transport.tls.context`); None takes any path.
     Raises `BadURL`, `AddressDenied` or `BadHeader` at once; TLS files are read with the first request.
     """
 
@@ -56,6 +58,7 @@ class Client:
         ca_file: str = "",
         client_cert: str = "",
         client_key: str = "",
+        tls_folder: str | None = None,
         redact: Iterable[str] = (),
         limits: Limits = USUAL,
         resolve: Resolve = system_resolve,
@@ -67,10 +70,11 @@ class Client:
         self._headers = tuple(headers)
         check_headers(self._headers)
         self.redactor = Redactor([*secrets_of(self._headers), *redact])
-        self._tls_files = (ca_file, client_cert, client_key)
+        self._tls_files = (ca_file, client_cert, client_key, tls_folder)
         self._resolve = resolve
         self._max_connections = max_connections
         self._pool: httpcore.AsyncConnectionPool | None = None
+        self._opening = asyncio.Lock()
 
     @property
     def sends_credentials(self) -> bool:
@@ -129,7 +133,7 @@ class Client:
         try:
             async with asyncio.timeout(limits.total):
                 with sentences(where, limits, self.redactor):
-                    response = await self._open_pool().handle_async_request(request)
+                    response = await (self._pool or await self._open_pool()).handle_async_request(request)
                     try:
                         yield self._answer(response, method, path, where, began, limits)
                     finally:
@@ -186,14 +190,20 @@ class Client:
             extensions={"timeout": timeout},
         )
 
-    def _open_pool(self) -> httpcore.AsyncConnectionPool:
-        network = in_memory.get()
-        if self._pool is None and network is not None:
-            self._pool = network(self.base)
-        if self._pool is None:
+    async def _open_pool(self) -> httpcore.AsyncConnectionPool:
+        """Under the deadline of the first request: TLS files are read beside the loop, which a slow disk must not
+        stop."""
+        async with self._opening:
+            if self._pool is not None:
+                return self._pool
+            network = in_memory.get()
+            if network is not None:
+                pool: httpcore.AsyncConnectionPool = network(self.base)
+                self._pool = pool
+                return pool
             context: ssl.SSLContext | None = None
             if self.base.scheme == "https":
-                context = tls.context(*self._tls_files)
+                context = await aside(lambda: tls.context(*self._tls_files), "tls files")
             self._pool = httpcore.AsyncConnectionPool(
                 ssl_context=context,
                 max_connections=self._max_connections,
@@ -201,7 +211,7 @@ class Client:
                 keepalive_expiry=IDLE_SECONDS,
                 network_backend=PinnedBackend(self._resolve),
             )
-        return self._pool
+            return self._pool
 
     def _answer(
         self, response: httpcore.Response, method: str, path: str, where: str, began: float, limits: Limits

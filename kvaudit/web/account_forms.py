@@ -8,8 +8,8 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Team, TokenScope, User
 from kvaudit.accounts.roles import Role
@@ -176,7 +176,7 @@ class TokenForm(forms.Form):
     def expires_at(self) -> datetime | None:
         """Once the form is valid."""
         days = self.cleaned_data["lives"]
-        return None if days == "never" else timezone.now() + timedelta(days=int(days))
+        return None if days == "never" else clock.now() + timedelta(days=int(days))
 
 
 def _where(form: forms.Form) -> WhereField:

@@ -10,6 +10,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.checklists import options
 from kvaudit.checklists.attesting import File
 from kvaudit.checklists.items import DISAGGREGATED, UNIFIED
@@ -33,7 +34,7 @@ class UntilField(forms.DateField):
 
 def last_day(longest: timedelta) -> date:
     """The last day that a claim of at most this length may be given, in the viewer's zone."""
-    return (timezone.localtime(timezone.now() + longest) - timedelta(days=1)).date()
+    return (timezone.localtime(clock.now() + longest) - timedelta(days=1)).date()
 
 
 class AttestForm(forms.Form):

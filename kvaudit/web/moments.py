@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from kvaudit import clock
 from kvaudit.web.foreign import escaped
 
 _STEPS: tuple[tuple[float, str], ...] = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
@@ -39,7 +40,7 @@ def brief(length: timedelta) -> str:
 
 def ago(moment: datetime, now: datetime | None = None) -> str:
     """``3 min ago``, ``in 2 h``, ``now``."""
-    seconds = ((now or timezone.now()) - moment).total_seconds()
+    seconds = ((now or clock.now()) - moment).total_seconds()
     if abs(seconds) < 1:
         return "now"
     return f"{duration(seconds)} ago" if seconds > 0 else f"in {duration(seconds)}"
@@ -62,7 +63,7 @@ def age(moment: datetime | None, now: datetime | None = None, absent: str = "nev
 
 def due(moment: datetime | None, now: datetime | None = None, lead: str = "") -> SafeString:
     """``in 40 min`` after ``lead``; a due time that has passed is said as such."""
-    instant = now or timezone.now()
+    instant = now or clock.now()
     if moment is not None and moment < instant:
         return format_html("due {}", age(moment, instant))
     return format_html("{}{}", lead if moment else "", age(moment, instant, "not planned"))

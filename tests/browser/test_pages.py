@@ -14,7 +14,10 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from kvaudit.audits.models import Evidence, Run
+from kvaudit.fleet import session_plans
+from kvaudit.fleetfile import parse_fleet
 from tests.factories import a_team
+from tests.session_server import FLEET_FILE
 from tests.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -49,6 +52,9 @@ def addresses() -> dict[str, str]:
         progress={"nodes": 2, "read": 1, "checks": {"pool": "pass", "version": "running"}},
     )
     plan = scene.a_plan(first, name="nightly", cron="0 2 * * *", zone="Europe/Berlin")
+    described = parse_fleet(FLEET_FILE.format(url="http://10.0.0.2:80/" + "long-path-" * 20)).deployments[0]
+    first.session = session_plans.as_json(described.session)
+    first.save()
     return {
         "fleet": "/",
         "nothing found": "/?q=zzz",
@@ -56,6 +62,7 @@ def addresses() -> dict[str, str]:
         "deployment running": f"/d/{fleet[1].slug}/",
         "deployment never audited": f"/d/{fleet[4].slug}/",
         "keys": f"/d/{first.slug}/keys/",
+        "session API": f"/d/{first.slug}/session/",
         "run failed": f"/runs/{failed.pk}/",
         "run missed": f"/runs/{missed.pk}/",
         "run running": f"/runs/{running.pk}/",

@@ -10,6 +10,7 @@ from kvaudit.fleet.importing import import_fleet
 from kvaudit.fleet.loading import load_target
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin, Tenant
 from kvaudit.fleet.services import set_node_headers, set_tenant_key
+from kvaudit.fleet.session_approval import approve_session, digest_of_session
 from kvaudit.fleetfile import parse_fleet
 from kvaudit.ledger.models import Entry
 from tests import factories
@@ -316,6 +317,9 @@ def test_every_field_of_a_file_reaches_the_checks() -> None:
     deployment = Deployment.objects.get()
     rules = load_target(deployment).rules
     assert (rules.disagg_buffer, rules.edge_limit, rules.headroom) == (500_000, 600_000, 1.5)
+    assert load_target(deployment).session is None, "not before somebody has approved it"
+    approver = factories.a_user(team=deployment.team, role="approver")
+    approve_session(deployment=deployment, digest=digest_of_session(deployment.session), actor=approver)
     target = load_target(deployment)
     assert target.entry_sets_salts
     assert target.session == parse_fleet(FLEET.replace("    nodes:", more)).deployments[0].session

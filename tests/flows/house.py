@@ -55,6 +55,7 @@ class House:
             "DATABASE_URL": self.postgres.url(embedded.APP_ROLE),
             "BROKER_URL": self.valkey.url(),
             "KVAUDIT_ADMIN_PASSWORD": "only-for-this-flow-4711",
+            "EGRESS_ALLOW": "127.0.0.0/8,[::1]",  # the flows' engines listen there
             "STATIC_ROOT": str(self.state / "static"),
             "LOG_LEVEL": "INFO",
             "PYTHONPATH": str(ROOT),

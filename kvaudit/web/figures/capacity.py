@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from kvaudit import clock
 from kvaudit.checks.pool_numbers import required_tokens
 from kvaudit.fleet.models import Deployment
 from kvaudit.web import moments
@@ -39,7 +40,7 @@ NOTHING = SafeString()
 
 
 def figure_of(deployment: Deployment) -> Figure:
-    now = timezone.now()
+    now = clock.now()
     seen = snapshots_of(deployment)
     rows = table_rows(seen, _changes_of(deployment), deployment.headroom, deployment.context, now)
     return Figure(
@@ -110,7 +111,7 @@ def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trac
     """Traces and layout."""
     changes = _changes_of(deployment)
     return build(
-        snapshots_of(deployment), changes, deployment.headroom, deployment.context, now or timezone.now()
+        snapshots_of(deployment), changes, deployment.headroom, deployment.context, now or clock.now()
     )
 
 

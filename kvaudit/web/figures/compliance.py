@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db.models import Sum
 from django.urls import reverse
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import User
 from kvaudit.checklists.models import DailyCount
 from kvaudit.checklists.standing import Status
@@ -33,7 +33,7 @@ DRAWN = (
 def weeks_of(user: User, team: str = "", now: datetime | None = None) -> list[Week]:
     """The last day of each of the last 26 weeks with its counts, oldest first: yesterday and every
     seventh day before. One query over the daily counts."""
-    yesterday = (now or timezone.now()).astimezone(UTC).date() - timedelta(days=1)
+    yesterday = (now or clock.now()).astimezone(UTC).date() - timedelta(days=1)
     days = [yesterday - timedelta(weeks=back) for back in range(WEEKS)]
     rows = DailyCount.objects.visible_to(user).filter(day__in=days)
     if team:

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from django.urls import reverse
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.incidents import chronicle
 from kvaudit.incidents.models import Incident, Quarantine, TimelineEvent
 from kvaudit.web.figures.events import Mark, Span, ends_of, run_address
@@ -63,7 +63,7 @@ def spans_of(incident: Incident) -> list[Span]:
 
 def draw(incident: Incident) -> tuple[list[Trace], dict[str, Any]]:
     """Traces and layout."""
-    end = incident.closed_at or timezone.now()
+    end = incident.closed_at or clock.now()
     spans = spans_of(incident)
     marks = marks_of(incident, spans)
     first = min([mark.at for mark in marks] + [span.start for span in spans], default=end)

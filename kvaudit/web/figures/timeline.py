@@ -10,6 +10,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.models import Plan
 from kvaudit.fleet.models import Deployment
 from kvaudit.verdict import Verdict
@@ -72,7 +73,7 @@ OTHER_BAR = ("--quiet", 4.0, "solid")
 
 def figure_of(deployment: Deployment, plans: Sequence[Plan] | None = None) -> Figure:
     """The timeline's place on the page, with the newest rows of its table; ``plans`` as for `hours.hours_of`."""
-    now = timezone.now()
+    now = clock.now()
     spans = [*events.gaps_of(deployment, now, limit=ROWS), *decided_about(deployment, now)]
     rows = table_rows(events.marks_of(deployment, spans=spans, limit=ROWS))
     return Figure(
@@ -105,7 +106,7 @@ def _what(mark: Mark) -> Cell:
 
 def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trace], dict[str, Any]]:
     """Traces and layout."""
-    now = now or timezone.now()
+    now = now or clock.now()
     decided = decided_about(deployment, now)
     spans = [*events.spans_of(deployment, now), *decided]
     marks = events.marks_of(deployment, spans=spans, since=now - events.LONGEST_BACK)

@@ -10,6 +10,7 @@ from datetime import date, datetime, time, timedelta
 
 from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import User
 from kvaudit.checklists import options
 from kvaudit.checklists.items import Item
@@ -67,7 +68,7 @@ def end_of_day(text: str) -> datetime | None:
     try:
         day = date.fromisoformat(text)
         end = datetime.combine(day + timedelta(days=1), time(0), tzinfo=timezone.get_current_timezone())
-        return end if end <= timezone.now() else None
+        return end if end <= clock.now() else None
     except (ValueError, OverflowError):
         return None
 

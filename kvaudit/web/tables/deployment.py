@@ -12,6 +12,7 @@ from kvaudit.audits.defaults import missing_for
 from kvaudit.audits.models import Plan, Result, Run, RunState
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
+from kvaudit.fleet.session_approval import held_back
 from kvaudit.verdict import SEVERITIES, Verdict
 from kvaudit.web.audit_kinds import able_active
 from kvaudit.web.mechanism import Mechanism, mechanism_of
@@ -103,7 +104,7 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
         plans=plans,
         runs=_run_lines(runs),
         pending=_pending(runs, status),
-        missing=missing(status, nodes, plans, waiting),
+        missing=[*missing(status, nodes, plans, waiting), *_held(deployment)],
         active_checks=able_active(deployment, waiting),
         consent=consent,
         pauses=list(Pause.objects.current().applying_to(deployment)),
@@ -218,6 +219,11 @@ def missing(
     if able and planned:
         found.append(Missing(f"Required but in no plan: {_some(able)}.", "Add these checks to a plan."))
     return found
+
+
+def _held(deployment: Deployment) -> list[Missing]:
+    """What the check session waits for, where a session API is described."""
+    return [Missing("session cannot run yet.", why) for why in held_back([deployment]).values()]
 
 
 def _some(names: Sequence[str], most: int = 5) -> str:

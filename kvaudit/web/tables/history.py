@@ -12,7 +12,7 @@ import orjson
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
-from kvaudit import checks
+from kvaudit import checks, clock
 from kvaudit.accounts.models import User
 from kvaudit.audits.exporting import Line
 from kvaudit.audits.history_query import Question
@@ -159,7 +159,7 @@ def csv_rows(lines: Iterator[Line]) -> Iterator[tuple[object, ...]]:
 def json_parts(lines: Iterator[Line], asked: Mapping[str, Any]) -> Iterator[bytes]:
     """One JSON document, in parts. Broken off, it is no valid document, so that no program takes a part for the
     whole; its last line tells people."""
-    head = {"schema": "kvaudit.history/1", "made_at": _utc(timezone.now()), "filters": asked}
+    head = {"schema": "kvaudit.history/1", "made_at": _utc(clock.now()), "filters": asked}
     yield orjson.dumps(head)[:-1] + b',"results":['
     lead = b"\n"
     count = 0

@@ -8,8 +8,8 @@ from datetime import datetime
 from itertools import islice
 
 from django.db.models import Count, Prefetch, Q
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import Plan, Run
@@ -87,7 +87,7 @@ def where(plan: Plan, named: int, seen: Sequence[str]) -> str:
 
 
 def plan_page(plan: Plan, user: User) -> PlanPage:
-    now = timezone.now()
+    now = clock.now()
     selected = selected_by(plan)
     visible = Deployment.objects.visible_to(user).filter(pk__in=selected)
     shown = list(visible.select_related("team").order_by("slug")[:MOST_PLANS])

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import options
 from kvaudit.audits.models import Kind, Result, Run, RunState
 from kvaudit.readings import whole_number
@@ -83,7 +84,7 @@ def silence(run: Run) -> str:
     if run.state != RunState.RUNNING or run.lease_until is None:
         return ""
     lease = options.lease_seconds()
-    quiet = lease - (run.lease_until - timezone.now()).total_seconds()
+    quiet = lease - (run.lease_until - clock.now()).total_seconds()
     if quiet < max(QUIET, 3 * options.heartbeat_seconds()):
         return ""
     last = run.attempt >= options.MOST_ATTEMPTS or run.cancel_requested_at is not None
@@ -97,7 +98,7 @@ def waiting(run: Run, running: Iterable[Run]) -> str:
     active one lets no other active one begin (`claiming`)."""
     if lost := silence(run):
         return lost
-    now = timezone.now()
+    now = clock.now()
     if run.not_before > now:
         at = timezone.localtime(run.not_before)
         day = "" if at.date() == timezone.localtime(now).date() else f"{at:%Y-%m-%d} "

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from django import template
 from django.http import QueryDict
-from django.utils import timezone
 from django.utils.safestring import SafeString
 
+from kvaudit import clock
 from kvaudit.web import advisory_links, fleet_rows, foreign, marks, moments, poolbar
 from kvaudit.web.tables.fleet import Row
 
@@ -32,7 +32,7 @@ register.filter("advisories", advisory_links.linked)
 
 @register.simple_tag(takes_context=True)
 def fleet_row(context: Mapping[str, Any], row: Row) -> SafeString:
-    return fleet_rows.drawn(row, context.get("now") or timezone.now())
+    return fleet_rows.drawn(row, context.get("now") or clock.now())
 
 
 @register.filter

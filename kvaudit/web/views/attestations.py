@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.audits.evidence import body_of
@@ -35,7 +35,7 @@ def attestation(request: SignedIn, pk: int) -> HttpResponse:
     mine, approver = found.author_id == request.user.pk, can(request.user, "approve", scope.team)
     context = {
         "section": "compliance",
-        "now": timezone.now(),
+        "now": clock.now(),
         "attestation": found,
         "scope": scope,
         "item": next((each for each in items_of(scope.team) if each.key == found.item), None),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import services
 from kvaudit.web.audit_kinds import able_active, left_out
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
@@ -31,7 +31,7 @@ def audit_now(request: SignedIn, slug: str) -> HttpResponse:
         return _to_deployment(request, slug)
     if request.headers.get("HX-Request"):
         context = {
-            "now": timezone.now(),
+            "now": clock.now(),
             "progress": progress_of(run),
             "may_run": True,
             "left_out": left_out(run),

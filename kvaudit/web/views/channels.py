@@ -9,8 +9,8 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can_somewhere
 from kvaudit.notify import services
 from kvaudit.notify.channels import BadChannel, create_channel, remove_channel, switch_channel
@@ -26,7 +26,7 @@ NOT_YOURS = "Channels are managed by administrators, of a team or of every team.
 @page()
 def channels(request: SignedIn) -> HttpResponse:
     _manager(request)
-    now = timezone.now()
+    now = clock.now()
     context = {"section": "settings", "now": now, "rows": table.rows_of(request.user, now)}
     return render(request, "settings/channels.html", context)
 
@@ -67,7 +67,7 @@ def _made(request: SignedIn, channel: Channel, drawn: str) -> HttpResponse:
 @page()
 def channel(request: SignedIn, pk: int) -> HttpResponse:
     found = _channel_or_404(request, pk)
-    now = timezone.now()
+    now = clock.now()
     listed = table.messages_of(found, now, request.GET.get("before", ""))
     # The panel and the table tell of it by one reading: a worker may send it between two.
     chosen = next((each for each in listed.rows if str(each.message.pk) == request.GET.get("message")), None)
@@ -122,7 +122,7 @@ def message(request: SignedIn, pk: int, key: uuid.UUID) -> HttpResponse:
     """The part of the channel's page that asks again every second while the outcome is open."""
     found = _channel_or_404(request, pk)
     chosen = get_object_or_404(OutboxMessage.objects.select_related("channel"), channel=found, pk=key)
-    now = timezone.now()
+    now = clock.now()
     context = {"now": now, "channel": found, "told": table.told(chosen, now), "with_row": True}
     return render(request, "settings/message.html", context)
 

@@ -8,8 +8,8 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Team, User
 from kvaudit.checklists import services
@@ -30,7 +30,7 @@ def checklist(request: SignedIn) -> HttpResponse:
     ]
     context = {
         "section": "compliance",
-        "now": timezone.now(),
+        "now": clock.now(),
         "checklist": shipped(),
         "own": [(row, row.as_item()) for row in own.order_by("team__slug", "key")],
         "teams": teams,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.models import User
 from kvaudit.audits.models import Run
 from kvaudit.web import foreign
@@ -31,7 +31,7 @@ def compare(request: SignedIn) -> HttpResponse:
             comparison = compared(before, after)
     context = {
         "section": "history",
-        "now": timezone.now(),
+        "now": clock.now(),
         "texts": texts,
         "problems": problems,
         "comparison": comparison,

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.checklists.matrix import Matrix, Row
 from kvaudit.checklists.models import Waiver
 from kvaudit.checklists.standing import Status
@@ -32,7 +33,7 @@ def compliance(request: SignedIn) -> HttpResponse:
     matrix = table.matrix_of(request.user, filters.moment)
     found = table.matching(matrix.rows, filters)
     shown = cut(found, table.position, filters, table.PAGE_SIZE)
-    now = timezone.now()
+    now = clock.now()
     endings = table.ending(request.user, now) if filters.moment is None else []
     overdue = sorted(
         (row for row in matrix.rows if row.overdue_since), key=lambda row: str(row.overdue_since)

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.audits.models import Result
 from kvaudit.audits.status import DeploymentStatus
@@ -36,7 +36,7 @@ def deployment(request: SignedIn, slug: str) -> HttpResponse:
     shown = deployment_page(found)
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "shown": shown,
         "deployment": found,
         "checklist": Assessed.objects.filter(pk=found.pk).standings().rows[0],

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits import sealed_text
 from kvaudit.audits.evidence import body_of
 from kvaudit.audits.models import Run, RunEvidence
@@ -52,7 +52,7 @@ def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
         return response
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "run": run,
         "uses": uses,
         "stored": uses[0].evidence,
@@ -78,7 +78,7 @@ def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpRespons
                 problem, status = str(fault), 409
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "run": run,
         "uses": uses,
         "stored": stored,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.exporting import Line, lines
 from kvaudit.inquiries import exports
 from kvaudit.inquiries.models import Export, ExportKind
@@ -96,7 +96,7 @@ def _mine_or_404(request: SignedIn, pk: int) -> Export:
 
 
 def _told(mine: Export) -> dict[str, object]:
-    now = timezone.now()
+    now = clock.now()
     silent = mine.seen_at is not None and (now - mine.seen_at).total_seconds() > PAUSED_AFTER
     return {"section": "history", "now": now, "export": mine, "silent": silent}
 
@@ -112,6 +112,6 @@ def _download(
     parts: Iterator[bytes | str] | Iterator[bytes], kind: ExportKind, filters: table.Filters
 ) -> StreamingHttpResponse:
     response = StreamingHttpResponse(parts, content_type=TYPES[kind])
-    name = f"kvaudit-history-{timezone.now():%Y-%m-%d}-{filters.name}.{kind}"
+    name = f"kvaudit-history-{clock.now():%Y-%m-%d}-{filters.name}.{kind}"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response

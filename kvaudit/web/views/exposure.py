@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.inquiries.exposure import statement_of
 from kvaudit.inquiries.models import RequestLog
@@ -22,7 +22,7 @@ MOST_LOGS = 10
 @page()
 def exposure(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
-    now = timezone.now()
+    now = clock.now()
     window = table.window_of(request.GET, now)
     statement = statement_of(deployment, window.since, window.until)
     spans = table.rows(statement)
@@ -51,7 +51,7 @@ def exposure(request: SignedIn, slug: str) -> HttpResponse:
 @page()
 def as_csv(request: SignedIn, slug: str) -> HttpResponseBase:
     deployment = deployment_or_404(request.user, slug)
-    window = table.window_of(request.GET, timezone.now())
+    window = table.window_of(request.GET, clock.now())
     if window.problem:
         return refused(window.problem)
     statement = statement_of(deployment, window.since, window.until)

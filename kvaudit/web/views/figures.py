@@ -8,8 +8,8 @@ from typing import Any
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.fleet.models import Deployment
 from kvaudit.web.figures import capacity, events, hours, prefill, timeline
 from kvaudit.web.figures.decided import decided_about
@@ -37,7 +37,7 @@ def deployment_events(request: SignedIn, slug: str) -> HttpResponse:
     """Everything that the timeline marks, newest first, by ``?before=`` instant."""
     found = deployment_or_404(request.user, slug)
     before = _instant(request.GET.get("before"))
-    now = timezone.now()
+    now = clock.now()
     gaps = events.gaps_of(found, now, before=before, limit=ROWS)
     spans = [*gaps, *decided_about(found, now)]
     marks, older = _whole_instants(events.marks_of(found, spans=spans, before=before, limit=ROWS))

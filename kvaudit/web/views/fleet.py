@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can_somewhere
 from kvaudit.notify.models import Channel
 from kvaudit.verdict import Verdict
@@ -34,7 +34,7 @@ def fleet(request: SignedIn) -> HttpResponse:
     shown = cut(found, table.position, filters, table.PAGE_SIZE)
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "headline": headline(rows),
         "filters": filters,
         "rows": table.filled(shown.rows),

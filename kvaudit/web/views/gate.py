@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.web.page import SignedIn, deployment_or_404, page
 from kvaudit.web.tables.gate import gate_page
 
@@ -16,7 +16,7 @@ def gate(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "deployment": deployment,
         "shown": gate_page(deployment, settings.BASE_URL),
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.history_query import page_of
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import history as table
@@ -18,7 +18,7 @@ def history(request: SignedIn) -> HttpResponse:
     found = page_of(table.question(request.user, filters), below=filters.below)
     context = {
         "section": "history",
-        "now": timezone.now(),
+        "now": clock.now(),
         "filters": filters,
         "found": found,
         "rows": [(row, found.builds.at(row.deployment_id, row.observed_at)) for row in found.rows],

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can, can_somewhere
 from kvaudit.accounts.models import User
 from kvaudit.fleet.models import Deployment
@@ -32,7 +32,7 @@ def incidents(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     context = {
         "section": "incidents",
-        "now": timezone.now(),
+        "now": clock.now(),
         "filters": filters,
         "page": table.listed(request.user, filters),
         "states": [("lasting", "not closed"), *State.choices],
@@ -49,7 +49,7 @@ def actions(request: SignedIn) -> HttpResponse:
     context = {
         "section": "incidents",
         "filters": filters,
-        "shown": action_table.listed(request.user, filters, timezone.now()),
+        "shown": action_table.listed(request.user, filters, clock.now()),
         "states": action_table.STATES,
     }
     return render(request, "incidents/all_actions.html", context)
@@ -85,7 +85,7 @@ def incident(request: SignedIn, pk: int) -> HttpResponse:
     may_edit = can(request.user, "edit_incidents", team)
     context = {
         "section": "incidents",
-        "now": timezone.now(),
+        "now": clock.now(),
         "incident": found,
         "shown": table.incident_page(found),
         "figure": figures.figure_of(found),

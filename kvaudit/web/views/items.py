@@ -7,8 +7,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Team, User
 from kvaudit.checklists import services
@@ -34,7 +34,7 @@ def item(request: SignedIn, slug: str, key: str) -> HttpResponse:
     team = deployment.team_id
     context = {
         "section": "compliance",
-        "now": timezone.now(),
+        "now": clock.now(),
         "moment": shown.moment,
         "past": moment is not None,
         "problem": day_problem(asked),
@@ -125,7 +125,7 @@ def _form(request: SignedIn, scope: Scope, item: Item, form: Any, act: str) -> H
         "item": item,
         "form": form,
         "act": act,
-        "now": timezone.now(),
+        "now": clock.now(),
     }
     return render(request, "checklists/claim_form.html", context)
 

@@ -6,8 +6,8 @@ from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.audits.defaults import ensure_default_plans
 from kvaudit.fleet import services
 from kvaudit.fleet.credentials import BadHeaders, bearer
@@ -37,7 +37,7 @@ def keys(request: SignedIn, slug: str) -> HttpResponse:
             return redirect("keys", slug)
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "deployment": deployment,
         "stored": stored,
         "addresses": shown,

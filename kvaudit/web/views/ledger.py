@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.ledger import verifying
 from kvaudit.web import foreign
 from kvaudit.web.page import SignedIn, page, require
@@ -21,7 +21,7 @@ NOT_YOURS = (
 @page()
 def ledger(request: SignedIn) -> HttpResponse:
     require(request.user, "view_ledger", None, NOT_YOURS)
-    now = timezone.now()
+    now = clock.now()
     filters = table.Filters.from_query(request.GET)
     found, rows = table.entries_of(request.user, filters)
     context = {
@@ -42,7 +42,7 @@ def ledger(request: SignedIn) -> HttpResponse:
 def state(request: SignedIn) -> HttpResponse:
     """The part of the page that asks again every second while a verification is under way."""
     require(request.user, "view_ledger", None, NOT_YOURS)
-    now = timezone.now()
+    now = clock.now()
     context = {"now": now, "state": table.state_of(request.user, now)}
     return render(request, "settings/ledger_state.html", context)
 
@@ -59,6 +59,6 @@ def verify(request: SignedIn) -> HttpResponse:
 def export(request: SignedIn) -> HttpResponseBase:
     require(request.user, "view_ledger", None, NOT_YOURS)
     response = StreamingHttpResponse(table.exported(request.user), content_type="application/x-ndjson")
-    name = f"kvaudit-ledger-{timezone.now():%Y-%m-%d}.jsonl"
+    name = f"kvaudit-ledger-{clock.now():%Y-%m-%d}.jsonl"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response

@@ -8,8 +8,8 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can_somewhere
 from kvaudit.accounts.models import User
 from kvaudit.fleet.models import Deployment
@@ -35,7 +35,7 @@ def library(request: SignedIn) -> HttpResponse:
         rows.append({"entry": entry, "sentence": _sentence(caught, len(fleet.deployments))})
     context = {
         "section": "library",
-        "now": timezone.now(),
+        "now": clock.now(),
         "rows": rows,
         "advisories": books.advisories_with(fleet),
         "may_import": can_somewhere(request.user, "edit_library"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.fleet.models import Deployment, Pin
 from kvaudit.fleet.pinning import PinState
@@ -33,7 +33,7 @@ def pins(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "held": held,
         "said": table.said(rows),
         "page": table.cut(rows, filters),
@@ -61,7 +61,7 @@ def pin(request: SignedIn, slug: str) -> HttpResponse:
             return redirect("settings-pin", slug)
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "deployment": deployment,
         "shown": shown,
         "form": form,

@@ -10,8 +10,8 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can, can_somewhere
 from kvaudit.audits import planning
 from kvaudit.audits.models import Plan
@@ -31,7 +31,7 @@ NOT_YOURS = "This plan reaches deployments of teams in which you are no operator
 def plans(request: SignedIn) -> HttpResponse:
     context = {
         "section": "plans",
-        "now": timezone.now(),
+        "now": clock.now(),
         "rows": plan_rows(request.user),
         "may_plan": can_somewhere(request.user, "edit_plans"),
         "pause": Pause.objects.current().filter(deployment=None).first(),
@@ -45,7 +45,7 @@ def plan(request: SignedIn, series: UUID) -> HttpResponse:
     found = _plan_or_404(request.user, series)
     context = {
         "section": "plans",
-        "now": timezone.now(),
+        "now": clock.now(),
         "shown": plan_page(found, request.user),
         "plan": found,
         "may_edit": found.valid_to is None and may_edit(request.user, found),

@@ -8,9 +8,9 @@ from datetime import timedelta
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
+from kvaudit import clock
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries import queueing
 from kvaudit.inquiries.exposure import statement_of
@@ -52,7 +52,7 @@ def import_page(request: SignedIn, slug: str) -> HttpResponse:
 
 @csrf_protect
 def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -> HttpResponse:
-    now = timezone.now()
+    now = clock.now()
     given = request.POST if request.method == "POST" else request.GET
     window = windows.window_of(given, now)
     statement = statement_of(deployment, window.since, window.until)
@@ -119,7 +119,7 @@ def _import_or_404(request: SignedIn, slug: str, pk: int) -> LogImport:
 
 
 def _told(work: LogImport) -> dict[str, object]:
-    now = timezone.now()
+    now = clock.now()
     return {
         "section": "fleet",
         "now": now,
@@ -140,7 +140,7 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
     tenants = list(log.tenants.all()[:MOST_TENANTS])
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "deployment": deployment,
         "log": log,
         "tenants": [(each, known.get(each.tenant, "")) for each in tenants],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.audits import services
@@ -25,7 +25,7 @@ def run(request: SignedIn, pk: int) -> HttpResponse:
     team = found.deployment.team_id
     context = {
         "section": "fleet",
-        "now": timezone.now(),
+        "now": clock.now(),
         "shown": run_page(found, request.user),
         "run": found,
         "progress": None if found.ended else progress_of(found),
@@ -45,7 +45,7 @@ def progress(request: SignedIn, pk: int) -> HttpResponse:
     found = _run_or_404(request.user, pk)
     on_run_page = request.GET.get("page") == "run"
     context = {
-        "now": timezone.now(),
+        "now": clock.now(),
         "progress": progress_of(found),
         "reload": on_run_page,
         "left_out": left_out(found),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables.settings import groups
 
 
 @page()
 def settings(request: SignedIn) -> HttpResponse:
-    now = timezone.now()
+    now = clock.now()
     context = {"section": "settings", "now": now, "groups": groups(request.user, now)}
     return render(request, "settings/settings.html", context)

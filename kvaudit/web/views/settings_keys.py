@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import keys as table
 
@@ -15,7 +15,7 @@ def keys(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "page": table.listed(request.user, filters),
         "filters": filters,
     }

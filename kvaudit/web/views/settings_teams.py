@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts import services
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Membership, Team
@@ -31,7 +31,7 @@ def teams(request: SignedIn) -> HttpResponse:
             return redirect("settings-team", team.slug)
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "rows": people.team_rows(request.user),
         "form": form,
         "may_create": may_create,
@@ -57,7 +57,7 @@ def team(request: SignedIn, slug: str) -> HttpResponse:
     members = Membership.objects.filter(team=found).select_related("user", "role")
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "row": people.row_of(found),
         "members": members.order_by("-user__is_active", "user__username"),
         "form": form,

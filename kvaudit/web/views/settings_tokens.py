@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import ApiToken
 from kvaudit.accounts.tokens import create_token, revoke_token
@@ -37,7 +37,7 @@ def tokens(request: SignedIn) -> HttpResponse:
             "lines": table.lines(token, secret),
         }
         return render(request, "settings/token_once.html", context)
-    now = timezone.now()
+    now = clock.now()
     filters = table.Filters.from_query(request.GET)
     context = {
         "section": "settings",

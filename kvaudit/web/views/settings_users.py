@@ -8,8 +8,8 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts import services
 from kvaudit.accounts.access import can, can_somewhere
 from kvaudit.accounts.models import ApiToken, Team, User
@@ -37,7 +37,7 @@ def users(request: SignedIn) -> HttpResponse:
     filters = people.Filters.from_query(request.GET)
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "page": people.listed(request.user, filters),
         "filters": filters,
         "teams": Team.objects.where_can(request.user, "manage_accounts").values_list("slug", flat=True),
@@ -97,11 +97,11 @@ def user(request: SignedIn, pk: int) -> HttpResponse:
             return redirect("settings-user", pk) if stays else redirect("settings")
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "person": people.person_of(found, request.user),
         "form": form,
         "may_manage": can(request.user, "manage_accounts"),
-        "tokens": ApiToken.objects.usable(timezone.now()).filter(owner=found).count(),
+        "tokens": ApiToken.objects.usable(clock.now()).filter(owner=found).count(),
         "everywhere": EVERYWHERE,
     }
     return render(request, "settings/user.html", context)
@@ -112,10 +112,10 @@ def account(request: SignedIn) -> HttpResponse:
     """One's own: name, roles, zone, password."""
     context = {
         "section": "settings",
-        "now": timezone.now(),
+        "now": clock.now(),
         "held": people.own_roles(request.user),
         "allows": ALLOWS.items(),
-        "tokens": ApiToken.objects.usable(timezone.now()).filter(owner=request.user).count(),
+        "tokens": ApiToken.objects.usable(clock.now()).filter(owner=request.user).count(),
     }
     return render(request, "settings/account.html", context)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.http import HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import summary as table
 from kvaudit.web.tables.summary_markdown import markdown
@@ -14,7 +14,7 @@ from kvaudit.web.tables.summary_markdown import markdown
 
 @page()
 def summary(request: SignedIn) -> HttpResponse:
-    now = timezone.now()
+    now = clock.now()
     week = table.week_of(request.GET.get("week", ""), now)
     context = {
         "section": "compliance",
@@ -27,7 +27,7 @@ def summary(request: SignedIn) -> HttpResponse:
 
 @page()
 def as_markdown(request: SignedIn) -> HttpResponse:
-    now = timezone.now()
+    now = clock.now()
     week = table.week_of(request.GET.get("week", ""), now)
     text = markdown(table.summary_of(request.user, week, now), settings.BASE_URL)
     response = HttpResponse(text, content_type="text/markdown; charset=utf-8")

@@ -6,8 +6,8 @@ from django.contrib import messages
 from django.db.models import Q
 from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 
+from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
 from kvaudit.checklists import options, services
@@ -30,7 +30,7 @@ _SHOWN = (
 
 @page()
 def waivers(request: SignedIn) -> HttpResponse:
-    now = timezone.now()
+    now = clock.now()
     seen = Waiver.objects.visible_to(request.user).select_related(*_LISTED).only(*_SHOWN)
     held = list(seen.in_force(now).order_by("expires_at", "pk"))
     pending = list(seen.pending(now).order_by("requested_at", "pk"))
@@ -83,7 +83,7 @@ def waiver(request: SignedIn, pk: int) -> HttpResponse:
             else:
                 messages.success(request, said)
                 return redirect("waiver", pk)
-    now = timezone.now()
+    now = clock.now()
     state = found.state(now)
     mine = found.requester_id == request.user.pk
     context = {
