@@ -1,12 +1,13 @@
 # Two commands matter: `make up` runs the product, `make test` tests it. Both need only Python 3.11+.
 # make up    [ARGS=--no-lab] [KVAUDIT_PORT=8000] [KVAUDIT_STATE=var] [KVAUDIT_ADMIN_PASSWORD=...]
 # make test  [ARGS='tests/ops -k port']
+# Before a change lands, also: make drill (worker clocks that are wrong, full disks, ...) and make lint.
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: up test lint soak bench requirements clean
+.PHONY: up test drill lint soak bench requirements clean
 
 up:
 	@deploy/install.sh server
@@ -15,7 +16,13 @@ up:
 test:
 	@deploy/install.sh dev
 	@deploy/browser.sh
-	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill and not soak" $(ARGS)
+
+# What goes wrong with machines: real processes whose clock is wrong, whose disk is full, and so on.
+drill:
+	@deploy/install.sh dev
+	@deploy/browser.sh
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile -m drill $(ARGS)
 
 lint:
 	@deploy/install.sh dev
