@@ -203,11 +203,9 @@ STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else 
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "kvaudit.web.plotly_assets.PlotlyFinder",
 ]
-# Brotli at its best takes 15 s; over loopback, where `kvaudit up` serves, it gains nothing.
 _static_storage = (
-    "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    "kvaudit.ops.static_files.CompressedStorage"
     if _env.flag("STATIC_COMPRESSED", default=True)
     else "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
 )

@@ -198,7 +198,6 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
         "ALLOWED_HOSTS": ",".join(hosts),
         "KVAUDIT_BASE_URL": launch.url,
         "STATIC_ROOT": str(launch.state.static),
-        "STATIC_COMPRESSED": "0",
     }
     own |= {name: value for name, value in defaults.items() if not environment.text(name)}
     own |= {"DJANGO_SETTINGS_MODULE": "kvaudit.settings", "PYTHONUNBUFFERED": "1"}
