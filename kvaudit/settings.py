@@ -15,6 +15,13 @@ from kvaudit.ops.logs import configure_structlog, logging_config
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
+
+def _pages(name: str) -> Path:
+    """Templates or static files: inside the package of a wheel (setup.py), beside it in a checkout."""
+    inside = BASE_DIR / "kvaudit" / f"_{name}"
+    return inside if inside.is_dir() else BASE_DIR / name
+
+
 _env = Environment(os.environ)
 
 SECRET_KEY = _env.secret_key()
@@ -129,7 +136,7 @@ TEMPLATES = [
     {
         "BACKEND": "kvaudit.web.rendering.Templates",
         "NAME": "django",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [_pages("templates")],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -199,7 +206,7 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "/static/"
 STATIC_ROOT = Path(_env.text("STATIC_ROOT", str(BASE_DIR / "var" / "static")))
-STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
+STATICFILES_DIRS = [_pages("static")]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
