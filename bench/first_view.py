@@ -163,9 +163,8 @@ def main() -> int:
         browser.close()
 
     print(f"{options.rounds} cold views each, headless Chromium, medians; load averages {os.getloadavg()}")
-    print(
-        f"{'':<7}{'page':<12}{'answer':>9}{'load':>9}{'drawn':>9}{'ready':>9}{'x fleet':>9}{'kB':>7}{'asked':>7}{'shift':>8}"
-    )
+    heads = "".join(f"{name:>9}" for name in ("answer", "load", "drawn", "ready", "x fleet"))
+    print(f"{'':<7}{'page':<12}{heads}{'kB':>7}{'asked':>7}{'shift':>8}")
     ratio = {}
     for (name, page), views in taken.items():
         middle = {key: statistics.median(each[key] or 0 for each in views) for key in views[0]}

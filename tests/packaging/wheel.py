@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import email
 import importlib.metadata
 import os
 import shutil
@@ -10,6 +11,7 @@ import sys
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import ZipFile
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -45,8 +47,15 @@ def build(folder: Path) -> Path:
     return found
 
 
-def distributions(extras: tuple[str, ...]) -> dict[str, importlib.metadata.Distribution]:
-    """What ``kvaudit[extras]`` needs by its own metadata and that of what it needs, out of this environment."""
+def requires(wheel: Path) -> list[str]:
+    """What the wheel says that it needs."""
+    with ZipFile(wheel) as archive:
+        (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(name)).get_all("Requires-Dist") or []
+
+
+def distributions(wheel: Path, extras: tuple[str, ...]) -> list[importlib.metadata.Distribution]:
+    """What the wheel with these extras needs, and what that needs in turn, out of this environment."""
     found: dict[str, importlib.metadata.Distribution] = {}
     seen: set[tuple[str, str]] = set()
     waiting = [("kvaudit", extra) for extra in ("", *extras)]
@@ -55,14 +64,16 @@ def distributions(extras: tuple[str, ...]) -> dict[str, importlib.metadata.Distr
         if (name, extra) in seen:
             continue
         seen.add((name, extra))
-        distribution = importlib.metadata.distribution(name)
-        if name != "kvaudit":
-            found[name] = distribution
-        for line in distribution.requires or ():
+        if name == "kvaudit":
+            lines = requires(wheel)
+        else:
+            found[name] = importlib.metadata.distribution(name)
+            lines = found[name].requires or []
+        for line in lines:
             wanted = Requirement(line)
             if wanted.marker is None or wanted.marker.evaluate({"extra": extra}):
                 waiting += [(canonicalize_name(wanted.name), each) for each in ("", *wanted.extras)]
-    return found
+    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -96,7 +107,7 @@ def install(wheel: Path, extras: tuple[str, ...], folder: Path) -> Installed:
     venv.create(folder / "venv", with_pip=False, symlinks=True)
     python = folder / "venv" / "bin" / "python"
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    for distribution in distributions(extras).values():
+    for distribution in distributions(wheel, extras):
         for top in {
             each.parts[0] for each in distribution.files or () if each.parts[0] not in ("..", "__pycache__")
         }:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -35,9 +37,9 @@ def restore(server: embedded.Postgres, database: str = embedded.DATABASE) -> Non
     assert done.returncode == 0, done.stderr
 
 
-def furnish(state: Path) -> None:
+def furnish(state: Path, look: Callable[[psycopg.Connection[Any]], None] = lambda _: None) -> None:
     """Make the state folder that ``make up`` of that release left behind when it was stopped: data, keys, static
-    files as they were kept then, and the variables of its own last start."""
+    files as they were kept then, and the variables of its own last start. ``look`` sees the database as it was."""
     (state / "run").mkdir(parents=True)
     server = embedded.Postgres(state, ("fsync=off",))
     server.initialise()
@@ -52,6 +54,10 @@ def furnish(state: Path) -> None:
             assert time.monotonic() < deadline, "PostgreSQL does not answer"
             time.sleep(0.02)
         restore(server)
+        with psycopg.connect(
+            host=str(server.socket), user=embedded.OWNER_ROLE, dbname=embedded.DATABASE
+        ) as connection:
+            look(connection)
     finally:
         child.stop()
     shutil.rmtree(state / "run")
