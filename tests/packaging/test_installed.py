@@ -137,7 +137,7 @@ def test_gate_and_probe_against_a_leaking_lab(installed: Installer) -> None:
             assert gate.returncode == 1, gate.stderr
             assert report_of(gate)["results"][0]["check"] == "pool"
             matched = here.run("advisories", "match", "--engine", lab["engine"], "--version", lab["version"])
-            assert matched.returncode in (0, 1), matched.stderr
+            assert matched.returncode in (0, 1, 2), matched.stderr
             assert "Traceback" not in matched.stderr
 
             leak = here.run("probe", "canary", *flags_of(lab, entry=True), "--json", **keys_of(lab))
@@ -147,27 +147,21 @@ def test_gate_and_probe_against_a_leaking_lab(installed: Installer) -> None:
 
 
 @drill
-def test_probe_of_a_healthy_lab_by_every_check(installed: Installer) -> None:
+def test_probe_of_a_healthy_lab_with_and_without_statistics(installed: Installer) -> None:
     from kvaudit.checks import MODULES, OPT_IN
 
     asked = [each for each in MODULES if each not in OPT_IN and each != "drift"]
-    with a_lab(installed(*LAB), "--prefill-pool", "20000", "--decode-pool", "20000") as lab:
+    with a_lab(installed(*LAB), "--fault", "healthy") as lab:
         flags = [*flags_of(lab, entry=True), "--json"]
-        base = {
-            each["check"]: each
-            for each in report_of(installed().run("probe", *asked, *flags, **keys_of(lab)))["results"]
-        }
-        assert list(base) == asked
-        for check in ("prefill", "prefix"):
-            assert base[check]["verdict"] == "error"
-            assert "kvaudit[stats]" in base[check]["next"]
-        full = {
-            each["check"]: each
-            for each in report_of(installed(*STATS).run("probe", *asked, *flags, **keys_of(lab)))["results"]
-        }
-        assert {check: each["verdict"] for check, each in full.items() if each["verdict"] == "error"} == {}
-        for check in set(asked) - {"prefill", "prefix"}:
-            assert base[check]["verdict"] == full[check]["verdict"], check
+        base = report_of(installed().run("probe", *asked, *flags, **keys_of(lab)))["results"]
+        assert [each["check"] for each in base] == asked
+        unjudged = {each["check"]: each for each in base if each["verdict"] == "error"}
+        assert set(unjudged) == {"prefill", "prefix"}
+        assert all("kvaudit[stats]" in each["next"] for each in unjudged.values())
+        full = report_of(installed(*STATS).run("probe", "prefill", "prefix", *flags, **keys_of(lab)))[
+            "results"
+        ]
+        assert [each["summary"] for each in full if each["verdict"] == "error"] == []
 
 
 @drill

@@ -97,7 +97,7 @@ class Installed:
             capture_output=True,
             text=True,
             check=False,
-            timeout=300,
+            timeout=1200,  # a deadline, for a busy machine
         )
 
 
