@@ -66,6 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         said = stop.code if isinstance(stop.code, str) and stop.code else "The command line cannot be used."
         return _failed(said, rest)
     except ImportError as error:
+        if name not in GROUND_FLOOR and isinstance(error, ModuleNotFoundError):
+            return _failed(
+                f"kvaudit {name} is a part of the server, whose packages are not installed here "
+                f"({error.name} is missing): install kvaudit[server].",
+                rest,
+            )
         return _failed(
             f"A part that this command needs cannot be imported ({error}): install kvaudit again, with the "
             "extra that the command needs, such as kvaudit[server] or kvaudit[lab].",

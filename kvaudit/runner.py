@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kvaudit import checks as registry
@@ -299,6 +300,9 @@ async def _probe_set(
 async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | None) -> Result:
     try:
         check = registry.get(check_id)
+        missing = [name for name in getattr(check, "packages", ()) if find_spec(name) is None]
+        if missing:  # before anything is sent: prompts that nobody can judge only cost tokens
+            return _not_installed(check_id, missing)
         if check_id in registry.ACTIVE and probes is not None:
             async with asyncio.timeout(max(brake.left(), 0.0) + GRACE):
                 return await probes.check(check_id, audit)
@@ -335,6 +339,17 @@ def _not_run(check: str, reason: str) -> Result:
         Verdict.ERROR,
         reason,
         next="Run it again; if this repeats, look at the log of kvaudit and report it.",
+        does_not_prove="Nothing was learnt about the target.",
+    )
+
+
+def _not_installed(check: str, missing: Sequence[str]) -> Result:
+    return Result(
+        check,
+        Verdict.ERROR,
+        f"{check} was not asked: it judges with {' and '.join(missing)}, which "
+        f"{'is' if len(missing) == 1 else 'are'} not installed here.",
+        next="Install kvaudit[stats], or leave this check out.",
         does_not_prove="Nothing was learnt about the target.",
     )
 

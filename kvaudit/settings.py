@@ -15,6 +15,13 @@ from kvaudit.ops.logs import configure_structlog, logging_config
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
+
+def _pages(name: str) -> Path:
+    """Templates or static files: inside the package of a wheel (setup.py), beside it in a checkout."""
+    inside = BASE_DIR / "kvaudit" / f"_{name}"
+    return inside if inside.is_dir() else BASE_DIR / name
+
+
 _env = Environment(os.environ)
 
 SECRET_KEY = _env.secret_key()
@@ -141,7 +148,7 @@ TEMPLATES = [
     {
         "BACKEND": "kvaudit.web.rendering.Templates",
         "NAME": "django",
-        "DIRS": [BASE_DIR / "templates"],
+        "DIRS": [_pages("templates")],
         "APP_DIRS": True,
         "OPTIONS": {
             "context_processors": [
@@ -211,15 +218,13 @@ CONTENT_SECURITY_POLICY = {
 
 STATIC_URL = "/static/"
 STATIC_ROOT = Path(_env.text("STATIC_ROOT", str(BASE_DIR / "var" / "static")))
-STATICFILES_DIRS = [BASE_DIR / "static"] if (BASE_DIR / "static").is_dir() else []
+STATICFILES_DIRS = [_pages("static")]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
-    "kvaudit.web.plotly_assets.PlotlyFinder",
 ]
-# Brotli at its best takes 15 s; over loopback, where `kvaudit up` serves, it gains nothing.
 _static_storage = (
-    "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    "kvaudit.ops.static_files.CompressedStorage"
     if _env.flag("STATIC_COMPRESSED", default=True)
     else "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
 )

@@ -123,6 +123,8 @@ class Check(Protocol[Seen]):
     engines: ClassVar[frozenset[str]]  # engine ids; empty = all
     needs: ClassVar[Literal["none", "one tenant", "two tenants"]]
     kind: ClassVar[Literal["passive", "active"]]
+    # A check that judges with what only kvaudit[stats] installs says so in ``packages``, importable names: without
+    # them it is not asked.
 
     async def observe(self, audit: Audit) -> Seen:
         """Talk to the target and return a plain observation."""

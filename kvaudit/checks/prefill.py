@@ -72,6 +72,7 @@ class Prefill:
     engines: frozenset[str] = frozenset()
     needs = "one tenant"
     kind = "active"
+    packages = ("numpy", "scipy")
 
     def plan(self, prober: Prober) -> Plan:
         n = prober.limits.first_rejected

@@ -79,6 +79,7 @@ class Prefix:
     engines: frozenset[str] = frozenset()
     needs = "two tenants"
     kind = "active"
+    packages = ("numpy", "scipy")
 
     def plan(self, prober: Prober) -> Plan:
         timed = 5 * LOOKS[0]  # two of three arms store first

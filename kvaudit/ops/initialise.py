@@ -6,17 +6,14 @@ each other.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import dj_database_url
 import psycopg
 from django.conf import settings
-from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.db import OperationalError, connection, transaction
 from psycopg import sql
@@ -154,19 +151,3 @@ def _administrator(password: str, set_password: bool) -> Administrator:
             change_password(user=known, password=password, actor=_ACTOR)
         return Administrator(ADMIN, password)
     return Administrator(ADMIN, "")
-
-
-def collect_static() -> bool:
-    """Collect and compress the static files when one of them changed; whether that was needed."""
-    root = Path(settings.STATIC_ROOT)
-    stamp = root / ".collected"
-    digest = hashlib.sha256()
-    for finder in get_finders():
-        for path, storage in finder.list([]):
-            stat = Path(storage.path(path)).stat()
-            digest.update(f"{path}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-    if stamp.exists() and stamp.read_text(encoding="ascii") == digest.hexdigest():
-        return False
-    call_command("collectstatic", interactive=False, clear=True, verbosity=0)
-    stamp.write_text(digest.hexdigest(), encoding="ascii")
-    return True

@@ -222,7 +222,6 @@ def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
         "ALLOWED_HOSTS": ",".join(hosts),
         "KVAUDIT_BASE_URL": launch.url,
         "STATIC_ROOT": str(launch.state.static),
-        "STATIC_COMPRESSED": "0",
         "STATE_FOLDER": str(launch.state.folder),
     }
     own |= {name: value for name, value in defaults.items() if not environment.text(name)}

@@ -1,4 +1,7 @@
-"""Bounds on rates from few events: what a clean run may claim, and how many trials that takes."""
+"""Bounds on rates from few events: what a clean run may claim, and how many trials that takes.
+
+Without numpy and scipy: a verified leak is counted with these, and must be said by the base installation too.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,7 @@ def upper_bound(hits: int, trials: int, confidence: float = 0.95) -> float:
         return 1.0
     if hits == 0:
         return float(-math.expm1(math.log1p(-confidence) / trials))  # 1 - 0.05^(1/n), exact at k = 0
-    from scipy.stats import beta
-
-    return float(beta.ppf(confidence, hits + 1, trials - hits))
+    return _rate_with_tail(hits, trials, 1 - confidence)
 
 
 def interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -30,11 +31,9 @@ def interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, f
     _count(hits, trials)
     if trials == 0:
         return 0.0, 1.0
-    from scipy.stats import beta
-
     alpha = (1 - confidence) / 2
-    low = 0.0 if hits == 0 else float(beta.ppf(alpha, hits, trials - hits + 1))
-    high = 1.0 if hits == trials else float(beta.ppf(1 - alpha, hits + 1, trials - hits))
+    low = 0.0 if hits == 0 else 1 - _rate_with_tail(trials - hits, trials, alpha)  # the misses' upper end
+    high = 1.0 if hits == trials else _rate_with_tail(hits, trials, alpha)
     return low, high
 
 
@@ -75,6 +74,23 @@ def fisher_greater(hits: int, trials: int, control_hits: int, control_trials: in
         if marked - k <= control_trials
     )
     return min(1.0, ways / math.comb(total, marked))
+
+
+def _rate_with_tail(hits: int, trials: int, tail: float) -> float:
+    """The rate p with P(X <= hits) = ``tail`` for X ~ Binomial(trials, p), hits < trials: the Clopper-Pearson upper
+    end, which is the quantile 1 - tail of Beta(hits + 1, trials - hits). By bisection, since P falls as p rises."""
+    ways = [
+        math.lgamma(trials + 1) - math.lgamma(count + 1) - math.lgamma(trials - count + 1)
+        for count in range(hits + 1)
+    ]
+    low, high = 0.0, 1.0
+    while (middle := (low + high) / 2) not in (low, high):
+        log_p, log_q = math.log(middle), math.log1p(-middle)
+        at_most = math.fsum(
+            math.exp(way + count * log_p + (trials - count) * log_q) for count, way in enumerate(ways)
+        )
+        low, high = (middle, high) if at_most > tail else (low, middle)
+    return high
 
 
 def _count(hits: int, trials: int) -> None:

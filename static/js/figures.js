@@ -298,11 +298,22 @@
     plot.on("plotly_unhover", () => plot.classList.remove("plot-link"));
   };
 
+  // This script comes before plotly's, which is a hundred times as long: figures are asked for while that loads.
+  const library = new Promise((resolve, reject) => {
+    document.addEventListener("DOMContentLoaded", () =>
+      typeof Plotly === "undefined" ? reject(new Error("its script did not come")) : resolve());
+  });
+  library.catch(() => {}); // each figure says so by itself
+
+  const asked = async (address) => {
+    const answer = await fetch(address, { headers: { Accept: "application/json" } });
+    if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
+    return answer.json();
+  };
+
   const show = async (figure) => {
     try {
-      const answer = await fetch(figure.element.dataset.figure, { headers: { Accept: "application/json" } });
-      if (!answer.ok) throw new Error(`HTTP ${answer.status}`);
-      figure.source = await answer.json();
+      [figure.source] = await Promise.all([asked(figure.element.dataset.figure), library]);
       figure.hidden = new Set();
       figure.legend = document.createElement("ul");
       figure.legend.className = "figure-legend";
@@ -330,6 +341,15 @@
   }, { rootMargin: "400px" });
 
   document.querySelectorAll("[data-figure]").forEach((element) => seen.observe(element));
+
+  // What nobody scrolled to is not drawn, and paper cannot scroll: there its table stands unfolded.
+  let unfolded = [];
+  addEventListener("beforeprint", () => {
+    unfolded = [...document.querySelectorAll("[data-figure]:not([data-drawn]) details:not([open])")];
+    unfolded.forEach((details) => (details.open = true));
+  });
+  addEventListener("afterprint", () => unfolded.forEach((details) => (details.open = false)));
+
   for (const query of ["(prefers-color-scheme: dark)", "print"]) {
     matchMedia(query).addEventListener("change", () => figures.forEach(draw));
   }

@@ -231,3 +231,61 @@ def test_strip_and_matrix_are_accessible(visit, scheme):
     expect(page.get_by_role("cell", name="7, 8, 19, 20, 13,007, 13,019")).to_be_visible()
     assert _axe(page) == []
     assert visitor.complaints == []
+
+
+def test_paper_shows_the_table_of_a_figure_that_nobody_scrolled_to(visit, past):
+    visitor = visit()
+    page = visitor.go("/d/chat-past/")
+    drawn(page)
+    below = page.locator("#figure-prefill")
+    assert below.get_attribute("data-drawn") is None, "it is drawn when somebody comes near"
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(below.locator("table")).to_be_visible()
+    expect(below.locator("[data-plot]")).to_be_hidden()
+    expect(page.locator(f"{TIMELINE} table")).to_be_hidden()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    expect(below.locator("table")).to_be_hidden()
+    drawn(page, "#figure-prefill")
+    assert visitor.complaints == []
+
+
+def test_without_the_library_every_figure_says_so_and_shows_its_table(visit, past):
+    visitor = visit()
+    visitor.page.route("**/plotly-basic*", lambda route: route.abort())
+    page = visitor.go("/d/chat-past/")
+    figure = page.locator(TIMELINE)
+    expect(figure.get_by_role("alert")).to_contain_text("its script did not come")
+    expect(figure.locator("table")).to_be_visible()
+
+
+def held_back(visitor: Any) -> Any:
+    """Open the deployment's page and keep plotly's script away; the function that is returned lets it come."""
+    held: list[Any] = []
+    visitor.page.route("**/plotly-basic*", lambda route: held.append(route))
+    with visitor.page.expect_request("**/plotly-basic*"):
+        visitor.page.goto(visitor.base + "/d/chat-past/", wait_until="commit")
+    return lambda: held[0].continue_()
+
+
+def test_figures_are_asked_for_while_the_library_still_loads(visit, past):
+    visitor = visit()
+    with visitor.page.expect_response("**/figures/timeline/") as told:
+        let_it_come = held_back(visitor)
+    assert told.value.ok
+    assert visitor.page.locator(TIMELINE).get_attribute("data-drawn") is None
+    let_it_come()
+    drawn(visitor.page)
+    assert visitor.complaints == []
+
+
+def test_nothing_jumps_when_a_figure_comes(visit, past):
+    visitor = visit()
+    let_it_come = held_back(visitor)
+    capacity = visitor.page.locator("#figure-capacity")
+    capacity.scroll_into_view_if_needed()
+    before = capacity.bounding_box()["height"]
+    let_it_come()
+    drawn(visitor.page, "#figure-capacity")
+    assert abs(capacity.bounding_box()["height"] - before) < 40

@@ -6,7 +6,6 @@ import json
 import secrets
 from collections.abc import Iterator
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +15,6 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from kvaudit.ops import embedded
-from kvaudit.ops.initialise import collect_static
 
 ROLE = "kvaudit_app_of_tests"
 
@@ -114,18 +112,3 @@ def test_a_server_that_does_not_answer_is_a_sentence(database: str, settings: An
     settings.DATABASE_OWNER_URL = f"postgres://kvaudit_owner@127.0.0.1:1/{database}"
     with pytest.raises(CommandError, match="PostgreSQL does not let kvaudit_owner in"):
         initialise()
-
-
-def test_static_files_are_collected_only_when_one_changed(settings: Any, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
-    (source / "a.css").write_text("a {}")
-    settings.STATICFILES_DIRS = [source]
-    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
-    settings.STATIC_ROOT = tmp_path / "collected"
-    assert collect_static()
-    assert (tmp_path / "collected" / "a.css").read_text() == "a {}"
-    assert not collect_static()
-    (source / "a.css").write_text("a { color: red }")
-    assert collect_static()
-    assert "red" in (tmp_path / "collected" / "a.css").read_text()

@@ -11,7 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
 from kvaudit.ops.environment import Environment, EnvironmentFault
-from kvaudit.ops.initialise import InitialiseFault, collect_static, initialise
+from kvaudit.ops.initialise import InitialiseFault, initialise
+from kvaudit.ops.static_files import collect_static
 
 
 class Command(BaseCommand):
