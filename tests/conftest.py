@@ -11,7 +11,6 @@ import contextlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from hypothesis import settings as hypothesis_settings
 
 from kvaudit.ops import embedded
 from kvaudit.ops.process import Child
+from tests.waiting import until
 
 STATE_VARIABLE = "KVAUDIT_TEST_STATE"
 
@@ -54,14 +54,14 @@ class Cluster:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it answers, up to 60 s."""
-        deadline = time.monotonic() + 60
-        while not self.server.ready():
-            if time.monotonic() > deadline or (self.child and not self.child.alive()):
-                raise RuntimeError(
-                    f"PostgreSQL does not start: {self.child.last_words() if self.child else ''}"
-                )
-            time.sleep(0.02)
+        """Wait until it answers."""
+
+        def answers() -> bool:
+            if self.child and not self.child.alive():
+                raise RuntimeError(f"PostgreSQL does not start: {self.child.last_words()}")
+            return self.server.ready()
+
+        until(answers, "PostgreSQL answers", about=lambda: self.child and self.child.last_words(), pause=0.02)
 
     def url(self, role: str = embedded.OWNER_ROLE, database: str = embedded.DATABASE) -> str:
         """A database URL for ``role``."""
@@ -196,9 +196,10 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         child.start()
         stack.callback(shutil.rmtree, state, ignore_errors=True)
         stack.callback(child.stop)
-        deadline = time.monotonic() + 30
-        while not server.ready():
+
+        def answers() -> bool:
             assert child.alive(), child.exit_words()
-            assert time.monotonic() < deadline, "Valkey does not answer"
-            time.sleep(0.02)
+            return server.ready()
+
+        until(answers, "Valkey answers", pause=0.02)
         yield server.url()
