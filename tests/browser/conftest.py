@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+
+from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -22,16 +24,23 @@ FLAGS = (
 PASSWORD = "browser-tests-only-1"
 
 
+def without(chromium: str, environ: Mapping[str, str]) -> NoReturn:
+    """No browser: on somebody's own machine these tests are skipped, in CI that would be a hole."""
+    missing = f"There is no browser at {chromium}: apt-get install chromium, or name one in KVAUDIT_CHROMIUM"
+    if environ.get("CI", "").lower() not in ("", "0", "false", "no"):
+        pytest.fail(f"{missing}. In CI the browser tests may not be skipped.", pytrace=False)
+    pytest.skip(missing)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One browser for a file. While playwright is started an event loop runs in this thread, and no
     test of another file that comes next on the same worker could start its own."""
     if not os.path.exists(CHROMIUM):
-        pytest.skip(
-            "Chromium is not installed: apt-get install chromium, or name a browser in KVAUDIT_CHROMIUM"
-        )
-    from playwright.sync_api import sync_playwright
+        without(CHROMIUM, os.environ)
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE * 1_000)
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
@@ -64,6 +73,7 @@ def visit(browser: Browser, live_server: Any) -> Iterator[Any]:
 
     def enter(*, login: bool = True, **options: Any) -> Visit:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE * 1_000)
         contexts.append(context)
         visitor = Visit(context.new_page(), live_server.url)
         page = visitor.page
