@@ -106,7 +106,7 @@ def test_pages_are_accessible_and_keep_to_the_policy(visit, addresses, scheme):
         page = visitor.go(path)
         if name == "compliance":
             page.locator("#figure-compliance-trend").scroll_into_view_if_needed()
-            expect(page.locator("#figure-compliance-trend[data-drawn]")).to_be_visible(timeout=20_000)
+            expect(page.locator("#figure-compliance-trend[data-drawn]")).to_be_visible()
         if found := _axe(page):
             problems[name] = found
         _shot(page, f"{name} {scheme}")
