@@ -15,7 +15,7 @@ up:
 test:
 	@deploy/install.sh dev
 	@deploy/browser.sh
-	@exec $(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint:
 	@deploy/install.sh dev

@@ -21,6 +21,7 @@ from hypothesis import settings as hypothesis_settings
 
 from kvaudit.ops import embedded
 from kvaudit.ops.process import Child
+from tests.order import slowest_first
 from tests.waiting import until
 
 STATE_VARIABLE = "KVAUDIT_TEST_STATE"
@@ -142,6 +143,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "django.contrib.auth.hashers.PBKDF2PasswordHasher",
     ]
     settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """After the shuffling and Django's own grouping."""
+    slowest_first(items)
 
 
 def _flush_past_the_ledger() -> None:
