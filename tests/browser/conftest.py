@@ -14,7 +14,9 @@ import pytest
 from tests.waiting import PATIENCE
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, SetCookieParam
+
+    from kvaudit.accounts.models import User
 
 CHROMIUM = os.environ.get("KVAUDIT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = (
@@ -63,12 +65,26 @@ class Visit:
         return self.page
 
 
+def session_of(user: User, url: str) -> SetCookieParam:
+    """The cookie of a session, as the login page would give it (which has tests of its own)."""
+    from django.conf import settings
+    from django.test import Client
+
+    client = Client()
+    client.force_login(user)
+    return {
+        "name": settings.SESSION_COOKIE_NAME,
+        "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+        "url": url,
+    }
+
+
 @pytest.fixture
 def visit(browser: Browser, live_server: Any) -> Iterator[Any]:
     """A function: options of a browser context -> `Visit`, logged in as ``admin``."""
     from tests.factories import an_admin
 
-    an_admin("admin", password=PASSWORD)
+    admin = an_admin("admin", password=PASSWORD)
     contexts = []
 
     def enter(*, login: bool = True, **options: Any) -> Visit:
@@ -91,11 +107,7 @@ def visit(browser: Browser, live_server: Any) -> Iterator[Any]:
             ),
         )
         if login:
-            visitor.go("/login/")
-            page.get_by_label("Username").fill("admin")
-            page.get_by_label("Password").fill(PASSWORD)
-            page.get_by_role("button", name="Log in").click()
-            page.get_by_role("button", name="Log out").wait_for()
+            context.add_cookies([session_of(admin, live_server.url)])
         return visitor
 
     yield enter

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from kvaudit.audits.models import Run
-from tests.browser.test_pages import _axe
+from tests.browser.looks import axe
 from tests.factories import a_team
 from tests.waiting import until
 from tests.web import scene
@@ -57,7 +57,7 @@ def test_every_figure_is_drawn_within_the_policy_and_accessible(visit, past, sch
     for name in FIGURES:
         drawn(page, name)
     assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 48 + 3 + 2  # and a pause with its end
-    assert _axe(page) == []
+    assert axe(page) == []
     assert visitor.complaints == []
 
 
@@ -223,7 +223,7 @@ def test_a_figure_that_cannot_be_loaded_says_so_and_unfolds_its_table(visit, pas
     figure = page.locator(TIMELINE)
     expect(figure.get_by_role("alert")).to_contain_text("could not be loaded")
     expect(figure.get_by_role("table")).to_be_visible()
-    assert _axe(page) == []
+    assert axe(page) == []
 
 
 @pytest.mark.parametrize("width", [360, 2_560])
@@ -248,5 +248,5 @@ def test_strip_and_matrix_are_accessible(visit, scheme):
     expect(page.get_by_role("img", name=re.compile("^N is 681,274 tokens"))).to_be_visible()
     page.get_by_text("As a table (6 lengths)").click()
     expect(page.get_by_role("cell", name="7, 8, 19, 20, 13,007, 13,019")).to_be_visible()
-    assert _axe(page) == []
+    assert axe(page) == []
     assert visitor.complaints == []
