@@ -16,7 +16,7 @@ up:
 test:
 	@deploy/install.sh dev
 	@deploy/browser.sh
-	@exec $(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill and not soak" $(ARGS)
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not drill and not soak" $(ARGS)
 
 # What goes wrong with machines: real processes whose clock is wrong, whose disk is full, and so on.
 drill:

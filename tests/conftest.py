@@ -11,7 +11,6 @@ import contextlib
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +22,8 @@ from hypothesis import settings as hypothesis_settings
 
 from kvaudit.ops import embedded
 from kvaudit.ops.process import Child
+from tests.order import slowest_first
+from tests.waiting import until
 
 STATE_VARIABLE = "KVAUDIT_TEST_STATE"
 
@@ -55,14 +56,14 @@ class Cluster:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it answers, up to 60 s."""
-        deadline = time.monotonic() + 60
-        while not self.server.ready():
-            if time.monotonic() > deadline or (self.child and not self.child.alive()):
-                raise RuntimeError(
-                    f"PostgreSQL does not start: {self.child.last_words() if self.child else ''}"
-                )
-            time.sleep(0.02)
+        """Wait until it answers."""
+
+        def answers() -> bool:
+            if self.child and not self.child.alive():
+                raise RuntimeError(f"PostgreSQL does not start: {self.child.last_words()}")
+            return self.server.ready()
+
+        until(answers, "PostgreSQL answers", about=lambda: self.child and self.child.last_words(), pause=0.02)
 
     def url(self, role: str = embedded.OWNER_ROLE, database: str = embedded.DATABASE) -> str:
         """A database URL for ``role``."""
@@ -147,6 +148,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "django.contrib.auth.hashers.PBKDF2PasswordHasher",
     ]
     settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """After the shuffling and Django's own grouping."""
+    slowest_first(items)
 
 
 def _flush_past_the_ledger() -> None:
@@ -234,9 +241,10 @@ def valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         child.start()
         stack.callback(shutil.rmtree, state, ignore_errors=True)
         stack.callback(child.stop)
-        deadline = time.monotonic() + 30
-        while not server.ready():
+
+        def answers() -> bool:
             assert child.alive(), child.exit_words()
-            assert time.monotonic() < deadline, "Valkey does not answer"
-            time.sleep(0.02)
+            return server.ready()
+
+        until(answers, "Valkey answers", pause=0.02)
         yield server.url()

@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import json
 import re
+import socket
 import ssl
 import threading
 import zlib
@@ -23,6 +24,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import PATIENCE
 
 PAYLOADS = Path(__file__).parent / "payloads"
 
@@ -337,18 +340,21 @@ def background(
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    ready.wait(10)
+    ready.wait(PATIENCE)
     try:
         yield box["server"]
     finally:
         box["loop"].call_soon_threadsafe(box["stop"].set)
-        thread.join(10)
+        thread.join(PATIENCE)
+
+
+_closed: list[socket.socket] = []
 
 
 def closed_port() -> int:
-    """A port of 127.0.0.1 on which nothing listens (bound once, released again)."""
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 on which nothing listens: one socket holds it for good, so that nobody else can."""
+    if not _closed:
+        held = socket.socket()
+        held.bind(("127.0.0.1", 0))
+        _closed.append(held)
+    return int(_closed[0].getsockname()[1])

@@ -11,6 +11,7 @@ import pytest
 
 from kvaudit import cli
 from kvaudit.report import failure
+from tests.waiting import PATIENCE
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"]])
@@ -96,7 +97,7 @@ def test_a_part_that_cannot_be_imported_is_3_and_a_report(case: str) -> None:
     missing, command = BROKEN[case]
     code = f"import sys; sys.modules[{missing!r}] = None; from kvaudit import cli; "
     code += f"sys.exit(cli.main([{command!r}, '--node', 'http://127.0.0.1:9', '--json']))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=2 * PATIENCE)
     assert done.returncode == 3, done.stderr
     assert json.loads(done.stdout)["verdict"] == "error"
     assert "Traceback" not in done.stderr
@@ -124,7 +125,7 @@ def test_a_reader_that_leaves_is_3_not_python_s_120() -> None:
         [sys.executable, "-m", "kvaudit.cli", "advisories", "list"],
         stdout=write,
         stderr=subprocess.PIPE,
-        timeout=120,
+        timeout=2 * PATIENCE,
     )
     os.close(write)
     assert done.returncode == 3, done.stderr
@@ -133,6 +134,8 @@ def test_a_reader_that_leaves_is_3_not_python_s_120() -> None:
 
 def test_the_installed_script_runs() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "kvaudit.cli", "gate", "--frobnicate"], capture_output=True, timeout=60
+        [sys.executable, "-m", "kvaudit.cli", "gate", "--frobnicate"],
+        capture_output=True,
+        timeout=2 * PATIENCE,
     )
     assert done.returncode == 3

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from kvaudit.cli import main
 from tests import servers
+from tests.waiting import PATIENCE, bounded
 
 KEY = "sk-node-key-4711"
 
@@ -75,7 +75,7 @@ def in_process_of_its_own(*arguments: str, environ: Mapping[str, str] | None = N
         [sys.executable, "-m", "kvaudit.cli", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * PATIENCE,
         env={**os.environ, **(environ or {})},
     )
     return Run(done.returncode, done.stdout, done.stderr)
@@ -177,9 +177,8 @@ def test_trouble_is_an_error_with_its_own_sentence(gate: Any, serve: Any, troubl
     url = serve(behaviour)
     # only those that never end use up their deadline; the others have a generous one for slow machines
     deadline = 2 if trouble in ("dripping", "hanging") else 30
-    began = time.perf_counter()
-    run = gate("--node", url, "--timeout", str(deadline))
-    assert time.perf_counter() - began < deadline + 8
+    with bounded(deadline + 30, f"a gate of at most {deadline} s"):
+        run = gate("--node", url, "--timeout", str(deadline))
     assert run.code == 3, run.out
     assert run.line.startswith("ERROR ")
     assert says in run.line
@@ -347,9 +346,9 @@ def test_wait_for_a_loading_node(gate: Any, serve: Any) -> None:
     ready = servers.sglang_node(server_info("prefill", pool=1_400_000, version="0.5.22"))
     url = serve(Starting(30, ready))
     assert gate("--node", url).code == 3
-    run = gate("--node", url, "--wait", "20")
+    run = gate("--node", url, "--wait", "120")
     assert run.code == 0, run.out
-    assert "waiting up to 20 s" in run.err
+    assert "waiting up to 120 s" in run.err
 
 
 @pytest.mark.usefixtures("impatient")
@@ -363,15 +362,15 @@ def test_wait_for_a_pool_that_is_not_known_yet(gate: Any, serve: Any) -> None:
         asked += 1
         await (early if asked < 15 else late)(request, writer)
 
-    assert gate("--node", serve(behave), "--wait", "20").code == 0
+    assert gate("--node", serve(behave), "--wait", "120").code == 0
 
 
 @pytest.mark.usefixtures("impatient")
 def test_wait_ends(gate: Any) -> None:
-    began = time.perf_counter()
-    run = gate("--node", f"http://127.0.0.1:{servers.closed_port()}", "--wait", "0.3")
+    with bounded(60, "a wait of 0.3 s"):
+        run = gate("--node", f"http://127.0.0.1:{servers.closed_port()}", "--wait", "0.3")
     assert run.code == 3
-    assert 0.2 < time.perf_counter() - began < 15
+    assert "waiting up to 0.3 s" in run.err
 
 
 @pytest.mark.usefixtures("impatient")
@@ -380,9 +379,10 @@ def test_wait_ends(gate: Any) -> None:
 )
 def test_wait_does_not_wait_for_a_clear_answer(gate: Any, serve: Any, behaviour: servers.Behaviour) -> None:
     """Neither a fail nor a refused key becomes better by waiting."""
-    began = time.perf_counter()
-    assert gate("--node", serve(behaviour), "--wait", "60").code in (1, 3)
-    assert time.perf_counter() - began < 30
+    with bounded(60, "an answer that needs no waiting"):
+        run = gate("--node", serve(behaviour), "--wait", "600")
+    assert run.code in (1, 3)
+    assert "waiting" not in run.err
 
 
 # What only history knows
@@ -482,7 +482,7 @@ def test_the_gate_imports_neither_django_nor_numpy_nor_yaml(serve: Any) -> None:
         "print(code, *sorted({name.partition('.')[0] for name in sys.modules}))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=2 * PATIENCE, check=True
     )
     code, *loaded = done.stdout.splitlines()[-1].split()
     assert code == "1"
@@ -505,7 +505,7 @@ def test_no_tls_context_is_built_for_plain_http(serve: Any) -> None:
         f"print(main(['gate', '--node', {url!r}]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=2 * PATIENCE, check=True
     )
     assert done.stdout.splitlines()[-1] == "1"
 

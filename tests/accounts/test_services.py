@@ -12,6 +12,7 @@ from kvaudit.accounts.models import User
 from kvaudit.accounts.roles import ABILITIES, Role
 from kvaudit.ledger.models import Entry
 from tests import factories
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db
 
@@ -176,7 +177,7 @@ def test_two_administrators_who_remove_each_other_do_not_both_succeed() -> None:
 
     def remove(actor: User, other: User) -> None:
         try:
-            together.wait(10)
+            together.wait(PATIENCE)
             services.revoke_role(user=User.objects.get(pk=other.pk), team=None, actor=actor)
         except (services.AccountProblem, PermissionDenied) as problem:
             refused.append(problem)
@@ -187,6 +188,6 @@ def test_two_administrators_who_remove_each_other_do_not_both_succeed() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert len(refused) == 1
     assert [can(User.objects.get(pk=each.pk), "manage_accounts") for each in pair].count(True) == 1

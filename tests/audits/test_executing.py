@@ -1,6 +1,5 @@
 """One worker: claimed runs are probed together, written in batches, cancelled within a heartbeat."""
 
-import asyncio
 import uuid
 
 import pytest
@@ -16,6 +15,7 @@ from kvaudit.ledger.models import Entry
 from kvaudit.runner import CheckFinished
 from kvaudit.verdict import Verdict
 from tests.audits.stage import a_run, a_target, result
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db
 
@@ -28,8 +28,7 @@ def execute(*runs):
 
 
 async def until(cancelled):
-    while not cancelled():
-        await asyncio.sleep(0.005)
+    await until_async(cancelled, "the run is cancelled")
 
 
 @pytest.fixture

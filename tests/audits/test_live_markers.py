@@ -9,6 +9,7 @@ from kvaudit.audits import executing, live_markers
 from kvaudit.audits.models import Kind, Planting, Result
 from kvaudit.text.markers import Marker, as_measure
 from tests.audits.stage import a_run, a_target, result
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db
 
@@ -76,18 +77,17 @@ def test_a_worker_that_dies_leaves_what_it_planted(actor, monkeypatch, settings)
     """Kept by the heartbeat, not by the end of the run."""
     settings.AUDIT_HEARTBEAT_SECONDS = 0.02
     target = a_target()
-    hooks = {}
-    original = executing.permission_of
+    hooks, kept = {}, []
+    original, keep = executing.permission_of, live_markers.keep
     monkeypatch.setattr(
         executing, "permission_of", lambda run, **them: hooks.update(them) or original(run, **them)
     )
+    monkeypatch.setattr(live_markers, "keep", lambda *given: kept.append(keep(*given)))
     monkeypatch.setattr("kvaudit.audits.recording.finish", lambda batch: set())  # the end never comes
 
     async def before(target, cancelled):
-        import asyncio
-
         hooks["planted"](FIRST)
-        await asyncio.sleep(0.2)
+        await until_async(lambda: kept, "a heartbeat has kept it")
         raise RuntimeError("dies")
 
     actor.before = before

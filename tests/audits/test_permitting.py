@@ -1,6 +1,5 @@
 """What an active run may do: tokens of the day, and the sentences that stop it before its next request."""
 
-import asyncio
 from datetime import timedelta
 
 import pytest
@@ -11,6 +10,7 @@ from kvaudit.audits.models import CheckState, Kind, Run, Trigger
 from kvaudit.fleet.services import pause_probes
 from kvaudit.verdict import Verdict
 from tests.audits.stage import a_run, a_target, result
+from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db
 
@@ -52,7 +52,7 @@ def test_a_closed_window_stops_a_scheduled_run_and_not_one_that_a_person_asked_f
 
 
 @pytest.mark.parametrize("whole_fleet", [False, True])
-def test_a_pause_reaches_a_run_under_way_within_a_second(actor, monkeypatch, settings, whole_fleet):
+def test_a_pause_reaches_a_run_under_way_with_the_next_heartbeat(actor, monkeypatch, settings, whole_fleet):
     """What was asked counts; what was not asked moves no state."""
     settings.AUDIT_HEARTBEAT_SECONDS = 0.05
     target = a_target()
@@ -69,11 +69,7 @@ def test_a_pause_reaches_a_run_under_way_within_a_second(actor, monkeypatch, set
     monkeypatch.setattr(executing, "permission_of", watch)
 
     async def until_stopped(target, cancelled):
-        for _ in range(200):
-            if stopped[0]():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("nothing said stop")
+        await until_async(stopped[0], "the run is told to stop")
 
     actor.before = until_stopped
     actor.says = {"canary": result("canary", Verdict.INCONCLUSIVE, "canary was not asked: paused.")}
@@ -108,8 +104,7 @@ def test_tokens_are_written_while_they_are_spent(actor, monkeypatch, settings):
 
     async def before(target, cancelled):
         hooks["spent"].prompt_tokens += 30
-        while 100 not in seen:
-            await asyncio.sleep(0.01)
+        await until_async(lambda: 100 in seen, "a heartbeat has written them")
         hooks["spent"].prompt_tokens += 5
 
     actor.before = before

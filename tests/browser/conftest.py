@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, SetCookieParam
+
+    from kvaudit.accounts.models import User
 
 CHROMIUM = os.environ.get("KVAUDIT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = (
@@ -22,16 +26,23 @@ FLAGS = (
 PASSWORD = "browser-tests-only-1"
 
 
+def without(chromium: str, environ: Mapping[str, str]) -> NoReturn:
+    """No browser: on somebody's own machine these tests are skipped, in CI that would be a hole."""
+    missing = f"There is no browser at {chromium}: apt-get install chromium, or name one in KVAUDIT_CHROMIUM"
+    if environ.get("CI", "").lower() not in ("", "0", "false", "no"):
+        pytest.fail(f"{missing}. In CI the browser tests may not be skipped.", pytrace=False)
+    pytest.skip(missing)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """One browser for a file. While playwright is started an event loop runs in this thread, and no
     test of another file that comes next on the same worker could start its own."""
     if not os.path.exists(CHROMIUM):
-        pytest.skip(
-            "Chromium is not installed: apt-get install chromium, or name a browser in KVAUDIT_CHROMIUM"
-        )
-    from playwright.sync_api import sync_playwright
+        without(CHROMIUM, os.environ)
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE * 1_000)
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
@@ -54,16 +65,31 @@ class Visit:
         return self.page
 
 
+def session_of(user: User, url: str) -> SetCookieParam:
+    """The cookie of a session, as the login page would give it (which has tests of its own)."""
+    from django.conf import settings
+    from django.test import Client
+
+    client = Client()
+    client.force_login(user)
+    return {
+        "name": settings.SESSION_COOKIE_NAME,
+        "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+        "url": url,
+    }
+
+
 @pytest.fixture
 def visit(browser: Browser, live_server: Any) -> Iterator[Any]:
     """A function: options of a browser context -> `Visit`, logged in as ``admin``."""
     from tests.factories import an_admin
 
-    an_admin("admin", password=PASSWORD)
+    admin = an_admin("admin", password=PASSWORD)
     contexts = []
 
     def enter(*, login: bool = True, **options: Any) -> Visit:
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE * 1_000)
         contexts.append(context)
         visitor = Visit(context.new_page(), live_server.url)
         page = visitor.page
@@ -81,11 +107,7 @@ def visit(browser: Browser, live_server: Any) -> Iterator[Any]:
             ),
         )
         if login:
-            visitor.go("/login/")
-            page.get_by_label("Username").fill("admin")
-            page.get_by_label("Password").fill(PASSWORD)
-            page.get_by_role("button", name="Log in").click()
-            page.get_by_role("button", name="Log out").wait_for()
+            context.add_cookies([session_of(admin, live_server.url)])
         return visitor
 
     yield enter

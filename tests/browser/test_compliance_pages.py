@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,14 +13,13 @@ from playwright.sync_api import expect
 from kvaudit.audits.models import CheckState, Overdue, StateChange
 from kvaudit.checklists.models import DailyCount, OwnItem, Waiver
 from kvaudit.fleet.models import Deployment
-from tests.browser.test_pages import EVIL, _axe
+from tests.browser.looks import faults
+from tests.browser.test_pages import EVIL
 from tests.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.factories import a_team, a_user
 from tests.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-SHOTS = os.environ.get("KVAUDIT_SHOTS", "")
 
 
 @pytest.fixture
@@ -98,39 +95,17 @@ def addresses() -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_are_accessible_and_keep_to_the_policy(visit, addresses, scheme):
-    visitor = visit(color_scheme=scheme)
-    problems = {}
-    for name, path in addresses.items():
-        page = visitor.go(path)
+def test_pages_are_accessible_keep_to_the_policy_and_fit(visit, addresses):
+    def drawn(name: str, page: Any) -> None:
         if name == "compliance":
             page.locator("#figure-compliance-trend").scroll_into_view_if_needed()
-            expect(page.locator("#figure-compliance-trend[data-drawn]")).to_be_visible(timeout=20_000)
-        if found := _axe(page):
-            problems[name] = found
-        _shot(page, f"{name} {scheme}")
-    assert not problems
-    assert visitor.complaints == []
+            expect(page.locator("#figure-compliance-trend[data-drawn]")).to_be_visible()
 
-
-@pytest.mark.parametrize("width", [360, 768, 2560])
-def test_nothing_scrolls_sideways(visit, addresses, width):
-    visitor = visit(viewport={"width": width, "height": 800})
-    wide = {}
-    for name, path in addresses.items():
-        page = visitor.go(path)
-        found = page.evaluate("document.documentElement.scrollWidth")
-        if found > width:
-            wide[name] = found
-        _shot(page, f"{name} {width}")
-    assert not wide
+    assert faults(visit(), addresses, prepare=drawn) == {}
 
 
 def test_everything_works_without_javascript(visit, addresses):
     visitor = visit(java_script_enabled=False)
-    for path in addresses.values():
-        expect(visitor.go(path).locator("h1").first).to_be_visible()
     page = visitor.go(addresses["attest"])
     page.get_by_label("Statement").fill("Slots are reset on release.")
     page.get_by_label(re.compile("^Evidence as a file")).set_input_files(
@@ -154,8 +129,3 @@ def test_a_manager_finds_who_complies_truly_and_an_approver_decides(visit, addre
     page.get_by_role("button", name="Approve").click()
     expect(page.get_by_text("In force until")).to_be_visible()
     assert Waiver.objects.filter(decision="approved", item="5").count() == 1
-
-
-def _shot(page: Any, name: str) -> None:
-    if SHOTS:
-        page.screenshot(path=str(Path(SHOTS) / f"{name.replace(' ', '-')}.png"), full_page=True)

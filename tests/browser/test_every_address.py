@@ -13,13 +13,11 @@ from django.urls import reverse
 
 from kvaudit.accounts.models import User
 from kvaudit.web.urls import urlpatterns
-from tests.browser.test_pages import AXE, AXE_RUN
+from tests.browser.looks import faults
 from tests.web.conftest import pair, people  # noqa: F401 - fixtures
 from tests.web.views.test_strangers import rows_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-NARROW, WIDE = 360, 1280
 
 
 @pytest.fixture
@@ -44,21 +42,8 @@ def addresses(visit: Any, people: Any, pair: Any) -> dict[str, str]:  # noqa: F8
     return found
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", WIDE), ("dark", NARROW)])
-def test_every_page(visit: Any, addresses: dict[str, str], scheme: str, width: int) -> None:
-    visitor = visit(color_scheme=scheme, viewport={"width": width, "height": 800})
-    found: dict[str, Any] = {}
-    for name, address in addresses.items():
-        page = visitor.go(address)
-        page.evaluate(AXE)
-        problems = page.evaluate(AXE_RUN)
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            problems.append("wider than the window")
-        problems += visitor.complaints
-        visitor.complaints.clear()
-        if problems:
-            found[name] = problems
-    assert not found
+def test_every_page(visit: Any, addresses: dict[str, str]) -> None:
+    assert faults(visit(), addresses) == {}
 
 
 def test_every_page_is_one_without_javascript(visit: Any, addresses: dict[str, str]) -> None:

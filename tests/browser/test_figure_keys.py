@@ -23,12 +23,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def told(page: Any, name: str, *keys: str) -> list[str]:
     """What the live region says after each key; the hover label must be there each time."""
     page.locator(f"{name} [data-plot]").focus()
+    said = page.locator(f"{name} [role=status]")
     found = []
     for key in keys:
+        said.evaluate("(region) => { region.textContent = ''; }")  # what is said next is said by this key
         page.keyboard.press(key)
-        page.wait_for_timeout(150)
+        expect(said).not_to_be_empty()
         expect(page.locator(f"{name} .hoverlayer .hovertext").first).to_be_visible()
-        found.append(page.locator(f"{name} [role=status]").text_content())
+        found.append(said.text_content())
     return found
 
 

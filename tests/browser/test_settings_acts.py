@@ -15,7 +15,7 @@ from kvaudit.ledger import tasks as ledger_tasks
 from kvaudit.ledger.models import Verification
 from kvaudit.notify.delivery import deliver_due
 from kvaudit.notify.models import Channel
-from tests.browser.test_pages import _axe
+from tests.browser.looks import axe
 from tests.factories import a_team
 from tests.web import scene
 
@@ -70,7 +70,7 @@ def test_a_webhook_s_secret_is_shown_once(visit):
     page.get_by_role("button", name="Make the channel").click()
     secret = page.get_by_label("Secret", exact=True).inner_text()
     assert len(secret) >= 32
-    assert _axe(page) == []
+    assert axe(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.get_by_role("link", name="To the channel").click()
     assert secret not in page.content()

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from tests.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state
+from tests.waiting import PATIENCE, until
 
 PASSWORD = "only-for-this-story-4711"
-PATIENCE = 240_000  # milliseconds, on a machine that does much else
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def product():
     state = new_state()
     up = Up(state, free_port(), lab=True, KVAUDIT_ADMIN_PASSWORD=PASSWORD)
     try:
-        up.ready(240)
+        up.ready()
         yield up
     finally:
         up.destroy()
@@ -30,7 +30,7 @@ def product():
 def test_the_story_from_the_leak_to_the_closed_postmortem(product, browser):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(60_000)
+    page.set_default_timeout(PATIENCE * 1_000)
     complaints = []
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
     page.goto(f"{product.url}/login/")
@@ -41,11 +41,12 @@ def test_the_story_from_the_leak_to_the_closed_postmortem(product, browser):
 
     # It opens by itself from the first audits, and the deployment takes no traffic.
     leak = page.get_by_role("link", name=re.compile("Verified leak on lab-leaking"))
-    for _ in range(PATIENCE // 2_000):
+
+    def opened():
         page.goto(f"{product.url}/incidents/?state=lasting")
-        if leak.count():
-            break
-        page.wait_for_timeout(2_000)
+        return leak.count()
+
+    until(opened, "the leak's incident opens", 3 * PATIENCE, pause=1)
     leak.click()
     incident = page.url
     assert "is under quarantine" in page.inner_text("main")
@@ -59,7 +60,7 @@ def test_the_story_from_the_leak_to_the_closed_postmortem(product, browser):
         env=clean_environment(),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=10 * PATIENCE,
     )
     assert told.returncode == 0, told.stdout + told.stderr
     assert "NOT met" not in told.stdout

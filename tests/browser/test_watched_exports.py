@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.test_pages import _axe
+from tests.browser.looks import axe
 from tests.factories import a_team
 from tests.web import scene
 
@@ -25,13 +25,13 @@ def test_an_export_is_watched_to_its_end(visit, scheme, width):
     page = visitor.go("/history/?verdict=fail")
     page.get_by_role("button", name="CSV with progress").click()
     expect(page.get_by_role("status").last).to_have_text("Waits for its download.")
-    assert _axe(page) == []
+    assert axe(page) == []
     with page.expect_download() as download:
         page.get_by_role("link", name="Download").click()
     body = Path(download.value.path()).read_bytes()
     expect(page.get_by_text("Sent to its end.")).to_be_visible()  # the page asked by itself
     expect(page.get_by_text(hashlib.sha256(body).hexdigest())).to_be_visible()
-    assert _axe(page) == []
+    assert axe(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     if SHOTS:
         page.screenshot(path=f"{SHOTS}/export-{scheme}-{width}.png", full_page=True)

@@ -13,6 +13,7 @@ from kvaudit.fleet.models import Pin
 from kvaudit.fleet.pinning import InForce, PinState, exactly, state_of, worst
 from kvaudit.fleet.services import set_pin
 from tests.factories import a_deployment
+from tests.waiting import PATIENCE, until
 
 HELD = InForce("sglang", ">=0.5.22")
 
@@ -99,12 +100,19 @@ def test_two_people_at_once_leave_one_pin_and_a_sentence():
         finally:
             connection.close()
 
+    def waiting() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
+            return bool(cursor.fetchone()[0])
+
     thread = threading.Thread(target=second)
     with transaction.atomic():
         Pin.objects.create(deployment=deployment, engine="sglang", specifier=">=0.5.23", set_by="system:a")
         thread.start()
-        thread.join(timeout=0.5)
-        assert thread.is_alive()
-    thread.join()
+        until(waiting, "the second waits for the first")
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
     assert [pin.set_by for pin in Pin.objects.current()] == ["system:a"]
     assert said[0].startswith("ValueError: Somebody else set the pin of sglang at the same moment")

@@ -4,6 +4,7 @@ be killed. Nothing outlives the fixture: every child is its own session and is e
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import secrets
@@ -12,23 +13,26 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
+import redis
 
 from kvaudit.ops import embedded
 from kvaudit.ops.process import Child, spawn
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
+# Leases and expiries are longer than any pause of a busy machine: a flow makes them lapse itself (`House.lapse`).
 QUICK = {
-    "LEASE_SECONDS": 3,
+    "LEASE_SECONDS": 120,
     "HEARTBEAT_SECONDS": 0.5,
     "RING_AGAIN_SECONDS": 2,
-    "SHORTEST_EXPIRY_SECONDS": 10,
+    "SHORTEST_EXPIRY_SECONDS": 3600,
     "SHORTEST_OVERDUE_SECONDS": 5,
     "RETRY_DELAY_SECONDS": 900,
 }
@@ -120,7 +124,7 @@ class House:
         self.children[name].end_group()
         process = self.children.pop(name).process
         assert process is not None
-        process.wait(10)
+        process.wait(PATIENCE)
 
     def stop(self, name: str) -> None:
         self.children.pop(name).stop()
@@ -144,37 +148,79 @@ class House:
         return made
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.postgres.url(embedded.OWNER_ROLE), autocommit=True) as connection:
+        with self._connect() as connection:
             return connection.execute(query, values).fetchall()  # type: ignore[arg-type]
 
     def one(self, query: str, *values: Any) -> Any:
         return self.rows(query, *values)[0][0]
 
     def do(self, statement: str, *values: Any) -> None:
-        with psycopg.connect(self.postgres.url(embedded.OWNER_ROLE), autocommit=True) as connection:
+        with self._connect() as connection:
             connection.execute(statement, values)  # type: ignore[arg-type]
 
-    def until(self, truth: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-        """Wait until ``truth()`` holds; its value. Else: what did not happen, and the worker's words."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            try:
-                if found := truth():
-                    return found
-            except psycopg.OperationalError:
-                pass  # the flow has just killed the database
-            time.sleep(0.1)
-        raise AssertionError(f"within {seconds} s: {what}\n{self.log('worker')}\n{self.log('beat')}")
+    def until(self, truth: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
+        """Wait until ``truth()`` holds; its value. The flow may just have killed the database."""
+        return until(
+            truth,
+            what,
+            seconds,
+            ignoring=(psycopg.OperationalError,),
+            about=lambda: f"{self.log('worker')}\n{self.log('beat')}",
+            pause=0.1,
+        )
+
+    def lapse(self) -> None:
+        """The leases of all running runs are over, as if their workers had been silent for long."""
+        self.do("UPDATE audits_run SET lease_until = now() - interval '1 second' WHERE state = 'running'")
+
+    @contextlib.contextmanager
+    def no_run_ends(self) -> Iterator[None]:
+        """Runs begin but cannot write what they found, so that whatever dies in here dies in mid-run.
+
+        They hold their own rows while they wait: look at these, but write them only afterwards."""
+        holder = psycopg.connect(self.postgres.url(embedded.OWNER_ROLE))
+        try:
+            holder.execute("LOCK TABLE audits_result IN SHARE ROW EXCLUSIVE MODE")
+            yield
+        finally:
+            holder.close()  # and the lock with it; a killed database has let go already
 
     def quiet(self) -> None:
-        """No plan is due any more, and everything queued has ended."""
+        """No plan is due any more."""
         self.do("UPDATE audits_plan SET enabled = false, next_due = NULL")
+
+    def drain(self) -> None:
+        """No plan is due any more, and everything queued or missed has its last row."""
+        self.quiet()
+        for what, query in (
+            (
+                "everything queued has ended",
+                "SELECT count(*) FROM audits_run WHERE state IN ('queued', 'running')",
+            ),
+            ("what was missed is written", "SELECT count(*) FROM audits_plan WHERE missed_from IS NOT NULL"),
+        ):
+            self.until(lambda query=query: self.one(query) == 0, what, 2 * PATIENCE)  # type: ignore[misc]
+
+    def queued(self, queue: str) -> int:
+        """How many messages wait in the broker."""
+        with redis.Redis(unix_socket_path=urlsplit(self.valkey.url()).path) as broker:
+            return int(broker.llen(queue))
+
+    def logged(self, name: str, words: str) -> int:
+        """How often a process has said this."""
+        path = self.state / f"{name}.log"
+        return path.read_text(errors="replace").count(words) if path.exists() else 0
 
     def log(self, name: str) -> str:
         path = self.state / f"{name}.log"
         return "\n".join(path.read_text(errors="replace").splitlines()[-25:]) if path.exists() else ""
 
     # How
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """As the owner; a statement that waits for a lock ends instead of hanging."""
+        url = self.postgres.url(embedded.OWNER_ROLE)
+        return psycopg.connect(url, autocommit=True, options=f"-c lock_timeout={PATIENCE:.0f}s")
 
     def _python(self, *arguments: str, env: dict[str, str] | None = None) -> str:
         done = subprocess.run(
@@ -183,7 +229,7 @@ class House:
             env=env or self.env,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=2 * PATIENCE,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -203,8 +249,9 @@ class House:
             child = Child(name, lambda: start(log), grace=20, log_path=path)
             child.start()
         self.children[name] = child
-        deadline = time.monotonic() + 120
-        while not ready():
+
+        def answers() -> bool:
             assert child.alive(), f"{name} does not start: {child.last_words()}"
-            assert time.monotonic() < deadline, f"{name} is not ready: {child.last_words()}"
-            time.sleep(0.05)
+            return ready()
+
+        until(answers, f"{name} is ready", about=child.last_words)

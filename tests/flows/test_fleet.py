@@ -7,7 +7,6 @@ one-minute plans with ``make soak``.
 
 import json
 import os
-import time
 from collections import Counter
 from contextlib import ExitStack
 from itertools import pairwise
@@ -16,11 +15,16 @@ import pytest
 
 from tests.flows.house import House
 from tests.servers import background, hanging, payload, sglang_node
+from tests.waiting import PATIENCE
 
 GOOD = json.loads(payload("sglang/server_info-single-0.5.22.json"))
 
 
 RUNNING = "SELECT count(*) FROM audits_run WHERE state = 'running'"
+SLOTS = """SELECT min(slots) FROM (SELECT count(run.slot) AS slots FROM fleet_deployment d LEFT JOIN audits_run run
+    ON run.deployment_id = d.id AND run.state IN ('finished', 'missed') GROUP BY d.id) AS each"""
+"""How many slots of every deployment have come to their end."""
+PASSED_SINCE = """SELECT count(*) FROM audits_run WHERE verdict = 'pass' AND started_at > %s"""
 
 
 def small_pool():
@@ -41,29 +45,25 @@ def fleet():
         yield deployments
 
 
-def audited_while_killing(house, deployments, *, interval, seconds, kills):
-    """Let beat audit for ``seconds``; ``kills`` are (not before second, what), each while runs are
-    under way. Returns {slug: deployment id}."""
+def audited_while_killing(house, deployments, *, interval, slots, kills):
+    """Let beat audit until ``slots`` of every deployment have ended; ``kills`` are (after so many slots, what),
+    each while runs are under way. After each death audits pass again. Returns {slug: deployment id}."""
+    patience = interval * slots + PATIENCE
     house.start_worker()
     house.start_beat()
     made = house.furnish(deployments=deployments, interval=interval, budget_seconds=3)
-    began = time.monotonic()
     back = {"worker": house.start_worker, "postgres": house.start_database, "valkey": house.start_broker}
-    for at, what in kills:
-        time.sleep(max(0.0, began + at - time.monotonic()))
-        house.until(lambda: house.one(RUNNING), "a run is under way", seconds=2 * interval + 30)
+    for after, what in kills:
+        house.until(lambda after=after: house.one(SLOTS) >= after, f"{after} slots have ended", patience)
+        house.until(lambda: house.one(RUNNING), "a run is under way", patience)
         house.kill(what)
         back[what]()
-    time.sleep(max(0.0, began + seconds - time.monotonic()))
-    house.quiet()
-    house.until(
-        lambda: (
-            house.one("SELECT count(*) FROM audits_run WHERE state IN ('queued', 'running')") == 0
-            and house.one("SELECT count(*) FROM audits_plan WHERE missed_from IS NOT NULL") == 0
-        ),
-        "everything queued has ended",
-        seconds=max(60, interval * 4),
-    )
+        since = house.one("SELECT now()")
+        house.until(
+            lambda since=since: house.one(PASSED_SINCE, since), f"a pass after the death of {what}", patience
+        )
+    house.until(lambda: house.one(SLOTS) >= slots, f"{slots} slots have ended", patience)
+    house.drain()
     return made
 
 
@@ -121,11 +121,11 @@ def check(house, made, interval):
 
 @pytest.mark.slow
 def test_every_slot_once_through_a_death_of_each(fleet):
-    house = House(concurrency=3, SHORTEST_EXPIRY_SECONDS=6)
+    house = House(concurrency=3, LEASE_SECONDS=10, SHORTEST_EXPIRY_SECONDS=6)
     try:
         house.open()
         made = audited_while_killing(
-            house, fleet, interval=2, seconds=22, kills=[(5, "worker"), (10, "valkey"), (15, "postgres")]
+            house, fleet, interval=2, slots=8, kills=[(2, "worker"), (4, "valkey"), (6, "postgres")]
         )
         spent = check(house, made, 2)
     finally:
@@ -146,11 +146,11 @@ def test_ten_minutes_of_every_minute(fleet):
             house,
             fleet,
             interval=60,
-            seconds=600,
-            kills=[(125, "worker"), (245, "valkey"), (365, "postgres")],
+            slots=10,
+            kills=[(2, "worker"), (4, "valkey"), (6, "postgres")],
         )
         spent = check(house, made, 60)
         print(f"\nten minutes: {spent}")
     finally:
         house.close()
-    assert spent["rows"] >= 20 * 9
+    assert spent["rows"] >= 20 * 10

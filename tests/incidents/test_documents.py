@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import timedelta
 
 import pytest
@@ -17,6 +16,7 @@ from kvaudit.incidents.moving import IncidentProblem
 from kvaudit.web.prose import render
 from tests.factories import a_team, a_user
 from tests.incidents.stage import a_result, a_target, an_incident, an_operator, stands
+from tests.waiting import bounded
 from tests.web.scene import a_plan
 
 MINIMAL = "schema: kvaudit.incident/1\nid: x\ntitle: Something\n"
@@ -230,7 +230,5 @@ def test_advisories_with_the_deployments_they_match():
     ],
 )
 def test_a_hostile_file_is_a_sentence_and_soon(text: str, says: str) -> None:
-    began = time.process_time()
-    with pytest.raises(DocumentProblem, match=says):
+    with bounded(60, "refusing it"), pytest.raises(DocumentProblem, match=says):
         parse_yaml(text)
-    assert time.process_time() - began < 5

@@ -26,6 +26,7 @@ from tests.incidents.stage import (
     rejection_measures,
     stands,
 )
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db
 
@@ -208,7 +209,7 @@ def test_two_consumers_at_once_open_one_incident():
 
     def consume(_):
         try:
-            start.wait(10)
+            start.wait(PATIENCE)
             return opening.consume()
         finally:
             connection.close()

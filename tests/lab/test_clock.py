@@ -6,6 +6,7 @@ import time
 import pytest
 
 from kvaudit.lab import clock
+from tests.waiting import bounded
 
 
 def test_virtual_time_jumps_and_keeps_its_order():
@@ -19,9 +20,8 @@ def test_virtual_time_jumps_and_keeps_its_order():
         await asyncio.gather(at(3_600), at(60), at(0.5))
         return seen
 
-    real = time.perf_counter()
-    assert clock.run_virtual(main()) == pytest.approx([0.5, 60, 3_600])
-    assert time.perf_counter() - real < 5
+    with bounded(60, "an hour of virtual time"):
+        assert clock.run_virtual(main()) == pytest.approx([0.5, 60, 3_600])
 
 
 def test_timeouts_work_on_the_virtual_clock():

@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 from kvaudit.lab.serve import listen
 from kvaudit.transport import Client, Limits
 from tests.lab.asking import AMBER, WALNUT, frames
+from tests.waiting import PATIENCE
 
 
 @contextmanager
@@ -30,7 +31,7 @@ def process(*arguments):
     finally:
         running.send_signal(signal.SIGTERM)
         try:
-            running.wait(20)
+            running.wait(PATIENCE)
         finally:
             running.kill()
             running.communicate()
@@ -42,7 +43,9 @@ def ask(about, tenant, prompt, tokens):
         headers = [("Authorization", f"Bearer {key}")]
         async with Client(about["entry"], allow=[("POST", "/v1/completions")], headers=headers) as client:
             body = orjson.dumps({"prompt": prompt, "max_tokens": tokens})
-            answer = await client.request("POST", "/v1/completions", content=body, limits=Limits(60, 5, 60))
+            answer = await client.request(
+                "POST", "/v1/completions", content=body, limits=Limits(PATIENCE, PATIENCE, PATIENCE)
+            )
             return answer.status, orjson.loads(answer.body)
 
     return asyncio.run(main())
@@ -63,11 +66,22 @@ def test_it_describes_itself_leaks_over_sockets_and_stops_when_told():
 
 
 @pytest.mark.slow
-def test_it_starts_in_less_than_a_second_of_processor_time():
+def test_it_starts_with_little_more_processor_time_than_its_libraries():
+    """A fraction of a second where this was written; what a slow machine makes slow is on both sides."""
+
+    def spent(process):
+        ticks = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+
+    libraries = "import numpy, starlette.applications, threadpoolctl, uvicorn; print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", libraries], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as imported:
+        imported.stdout.readline()
+        least = spent(imported)
+        imported.communicate(b"\n")
     with process("serve") as (_, running):
-        ticks = Path(f"/proc/{running.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        seconds = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
-    assert seconds < 1.0
+        assert spent(running) < 4 * least + 0.5
 
 
 @pytest.mark.slow
@@ -94,16 +108,17 @@ def test_answers_over_sockets_are_not_held_back():
 
     async def main():
         running = await serve(LabConfig(time_scale=0))
-        times = []
         async with Client(running.node_urls[0], allow=[("GET", "/v1/models")]) as client:
-            for _ in range(20):
-                began = time.perf_counter()
-                await client.get("/v1/models")
-                times.append(time.perf_counter() - began)
+            await client.get("/v1/models")
+            accepted = [each for server in running.servers for each in server.server_state.connections]
+            at_once = [
+                each.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                for each in accepted
+            ]
         await running.stop()
-        return sorted(times)
+        return at_once
 
-    assert asyncio.run(main())[4] < 0.03
+    assert asyncio.run(main()) == [1]
 
 
 @pytest.mark.slow

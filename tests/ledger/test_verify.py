@@ -13,6 +13,7 @@ from django.db import connection
 from kvaudit.ledger import services
 from kvaudit.ledger.models import Entry
 from kvaudit.ledger.verify import main, verify_chain
+from tests.waiting import PATIENCE
 
 
 def tamper(statement: str) -> None:
@@ -101,7 +102,7 @@ def test_missing_settings_are_three_never_one() -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=2 * PATIENCE,
         check=False,
     )
     assert run.returncode == 3

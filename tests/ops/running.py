@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import itertools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -11,11 +14,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
+from typing import IO
+
+from tests.waiting import PATIENCE, until
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 READY = re.compile(r"^ready (http://127\.0\.0\.1:(\d+)) user admin password (\S.*)$", re.MULTILINE)
@@ -32,11 +36,34 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
+_reserved: list[IO[str]] = []  # the lock files of our ports, held until this process ends
+_outputs = itertools.count(1)
+
+
 def free_port() -> int:
-    """A port that nobody has at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port for a product that binds it later: nobody has it, no other test is given it, and it lies outside
+    the range from which the kernel serves whoever asks for any port (one bound and let go is taken again by
+    the next connection)."""
+    for port in random.sample(range(10_000, _first_ephemeral()), 500):
+        lock = (Path(tempfile.gettempdir()) / f"kvaudit-tests-port-{port}").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            lock.close()
+            continue
+        _reserved.append(lock)
+        return port
+    raise AssertionError("no port of 500 is free")
+
+
+def _first_ephemeral() -> int:
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError):
+        first = 32_768
+    return first if first > 12_000 else 32_768
 
 
 def new_state() -> Path:
@@ -46,18 +73,10 @@ def new_state() -> Path:
     return folder / "var"
 
 
-def until(holds: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait for a condition, looking often."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.05)
-
-
 def status_of(url: str) -> int:
     """The HTTP status of a GET, 0 when nobody answers."""
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -82,7 +101,7 @@ class Up:
     ) -> None:
         self.state, self.port = state, port
         self.url = f"http://127.0.0.1:{port}"
-        self.output = output or state.parent / f"output-{time.monotonic_ns()}"
+        self.output = output or state.parent / f"output-{next(_outputs)}"
         environment = (
             clean_environment() | {"KVAUDIT_STATE": str(state), "KVAUDIT_PORT": str(port)} | variables
         )
@@ -116,10 +135,13 @@ class Up:
         """Everything it printed so far."""
         return self.output.read_text()
 
-    def ready(self, seconds: float = 90) -> str:
+    def ready(self) -> str:
         """Wait for the ready line; gives the password shown in it."""
         until(
-            lambda: bool(READY.search(self.said())) or self.process.poll() is not None, seconds, self.said()
+            lambda: READY.search(self.said()) or self.process.poll() is not None,
+            "the ready line",
+            3 * PATIENCE,
+            about=lambda: self.said() + self.logs(),
         )
         found = READY.search(self.said())
         assert found, f"ended with {self.process.poll()}: {self.said()}{self.logs()}"
@@ -143,10 +165,10 @@ class Up:
         rows = json.loads((self.state / "run" / "children.json").read_text())
         return {row["name"]: row["group"] for row in rows}
 
-    def ended(self, seconds: float = 40) -> int:
+    def ended(self) -> int:
         """Wait for its end; gives the exit code."""
         try:
-            return self.process.wait(seconds)
+            return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still running: {self.said()}") from None
 
@@ -159,7 +181,7 @@ class Up:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
-                self.process.wait(30)
+                self.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()

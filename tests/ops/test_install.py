@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -58,10 +57,8 @@ def installed(project: Path, name: str) -> None:
 @pytest.mark.parametrize(("have", "want"), [("server", "server"), ("dev", "dev"), ("dev", "server")])
 def test_what_is_there_is_not_installed_again(project: Path, have: str, want: str) -> None:
     installed(project, have)
-    began = time.monotonic()
     done = install(project, want)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - began < 10  # an installation takes a minute
     assert not (project / ".venv" / "bin" / "python.log").exists()
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from kvaudit.ops.leftovers import end_leftovers, remember, start_time
 from kvaudit.ops.process import Child
-from tests.ops.running import members, until
+from tests.ops.running import members
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="start times come from /proc")
 
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="st
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A group of its own with a leader and a member."""
     process = subprocess.Popen(["sh", "-c", "sleep 600 & exec sleep 600"], start_new_session=True)
-    until(lambda: len(members(process.pid)) == 2, 10, "both sleep")
+    until(lambda: len(members(process.pid)) == 2, "both sleep")
     yield process
     if members(process.pid):
         os.killpg(process.pid, 9)
@@ -35,7 +36,7 @@ def test_a_group_written_down_is_ended(sleeper: subprocess.Popen[bytes], tmp_pat
     child.start()
     remember(register, [child])
     assert end_leftovers(register, patience=5) == ["beat"]
-    until(lambda: members(sleeper.pid) == [], 5, "both ended")
+    until(lambda: members(sleeper.pid) == [], "both ended")
     assert not register.exists()
 
 
@@ -46,9 +47,9 @@ def test_members_without_their_leader_are_found(sleeper: subprocess.Popen[bytes]
     )
     sleeper.kill()
     sleeper.wait()
-    assert len(members(sleeper.pid)) == 1
+    until(lambda: len(members(sleeper.pid)) == 1, "the leader is gone")
     assert end_leftovers(register, patience=5) == ["web"]
-    until(lambda: members(sleeper.pid) == [], 5, "the member ended")
+    until(lambda: members(sleeper.pid) == [], "the member ended")
 
 
 def test_a_stranger_with_the_same_number_lives_on(sleeper: subprocess.Popen[bytes], tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from kvaudit.ops.process import Child, catches_interrupt, spawn
-from tests.ops.running import members, until
+from tests.ops.running import members
+from tests.waiting import until
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes through /proc")
 PYTHON = sys.executable
@@ -42,10 +43,9 @@ def test_stop_ends_grandchildren_too(tmp_path: Path) -> None:
     one.start()
     assert one.process
     group = one.process.pid
-    until(lambda: "up" in one.last_words(), 10, "started")
-    assert len(members(group)) == 2
+    until(lambda: "up" in one.last_words() and len(members(group)) == 2, "both started")
     one.stop()
-    until(lambda: members(group) == [], 5, "killed together")
+    until(lambda: members(group) == [], "killed together")
     assert one.exit_words() == "was ended by SIGTERM"
     one.stop()  # once more does no harm
 
@@ -57,7 +57,7 @@ def test_one_that_does_not_listen_is_killed_after_its_grace(tmp_path: Path) -> N
     )
     deaf = child(tmp_path, code, grace=0.2)
     deaf.start()
-    until(lambda: "deaf" in deaf.last_words(), 10, "started")
+    until(lambda: "deaf" in deaf.last_words(), "started")
     deaf.stop()
     assert deaf.exit_words() == "was ended by SIGKILL"
 
@@ -87,7 +87,7 @@ sys.stdin.read()
     process.wait()
     process.stdin.close()
     process.stdout.close()
-    until(lambda: not members(group), 10, "the child ended with its parent")
+    until(lambda: not members(group), "the child ended with its parent")
 
 
 @linux
@@ -115,7 +115,7 @@ time.sleep(600)
     process.wait()
     process.stdout.close()
     try:
-        until(lambda: members(process.pid) == [], 5, "ended with it")
+        until(lambda: members(process.pid) == [], "ended with it")
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.ops.running import REPOSITORY
+from tests.waiting import PATIENCE
 
 GOOD = {
     "SECRET_KEY": "r4nd0m-bits-" * 5,
@@ -64,7 +65,7 @@ def test_gunicorn_and_celery_end_with_the_sentence() -> None:
         done = subprocess.run(
             [sys.executable, "-m", module, *options[module]],
             env={"PATH": os.environ["PATH"]} | bad,
-            cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=60,
+            cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=2 * PATIENCE,
         )  # fmt: skip
         assert done.returncode != 0
         assert "kvaudit: ALLOWED_HOSTS must not be '*'" in done.stderr, module

@@ -6,7 +6,6 @@ import errno
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from kvaudit import disk
 from kvaudit.ops.process import Child, spawn
 from kvaudit.ops.progress import Progress
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
+from tests.waiting import PATIENCE
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -51,7 +51,7 @@ def test_a_child_that_dies_while_something_is_awaited_ends_the_start_with_its_la
     web = supervisor.start(child(tmp_path, "web", SLEEP))
     supervisor.start(child(tmp_path, "worker", "raise SystemExit('no module named sense')"))
     with pytest.raises(StartFault, match=r"worker exited with code 1\.(?s:.*)no module named sense"):
-        supervisor.wait(web, lambda: False, seconds=30)
+        supervisor.wait(web, lambda: False, seconds=PATIENCE)
     supervisor.stop()
 
 
@@ -70,14 +70,14 @@ def test_the_dead_are_started_again_after_their_back_off_and_it_is_said(
     assert quick.process
     quick.process.wait()
     first = quick.process.pid
-    now = time.monotonic()
+    now = quick.started_at
     supervisor._look_after(quick, now)
     supervisor._look_after(quick, now + 0.9)
     assert quick.process.pid == first, "not before the back-off is over"
     supervisor._look_after(quick, now + 1.1)
     assert quick.process.pid != first
     quick.process.wait()
-    supervisor._look_after(quick, time.monotonic())
+    supervisor._look_after(quick, quick.started_at)
     said = capsys.readouterr().out
     assert "quick exited with code 7; starting it again in 1 s" in said
     assert "quick started again" in said

@@ -4,6 +4,7 @@ import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.contrib.postgres.fields
 import django.db.models.deletion
+import django.utils.timezone
 import kvaudit.clock
 import kvaudit.clock
 from django.conf import settings
@@ -43,7 +44,7 @@ class Migration(migrations.Migration):
                 ('email', models.EmailField(blank=True, max_length=254, verbose_name='email address')),
                 ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
                 ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
-                ('date_joined', models.DateTimeField(default=kvaudit.clock.now, verbose_name='date joined')),
+                ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
                 ('zone', models.CharField(default='UTC', max_length=64)),
                 ('must_change_password', models.BooleanField(default=False, help_text='Set for one-time passwords; pages ask for a new one first.')),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),

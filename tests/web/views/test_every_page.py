@@ -11,7 +11,8 @@ from django.urls import reverse
 from kvaudit.web.urls import urlpatterns
 from tests.factories import a_user
 
-OPEN = {"login", "logout"}
+OPEN = ("login", "logout")
+CLOSED = [pattern for pattern in urlpatterns if pattern.name not in OPEN]
 KWARGS = {"slug": "chat-large", "pk": 1, "sha256": "0" * 64, "series": UUID(int=7), "key": UUID(int=7)}
 
 
@@ -20,40 +21,73 @@ def address(pattern) -> str:
     return reverse(pattern.name, kwargs={name: KWARGS.get(name, "anything") for name in wanted})
 
 
+def answers(client: Client, path: str) -> dict[str, str]:
+    """Method -> where it leads to, of those that are allowed there."""
+    given = {method: getattr(client, method)(path) for method in ("get", "post")}
+    return {
+        method: answer.get("Location", f"no redirect but {answer.status_code}")
+        for method, answer in given.items()
+        if answer.status_code != 405
+    }
+
+
 @pytest.mark.django_db
-@pytest.mark.parametrize("pattern", urlpatterns, ids=lambda pattern: pattern.name)
+@pytest.mark.parametrize("pattern", CLOSED, ids=lambda pattern: pattern.name)
 def test_nothing_is_seen_without_a_login(pattern):
-    if pattern.name in OPEN:
-        return
-    for method in ("get", "post"):
-        answer = getattr(Client(), method)(address(pattern))
-        assert answer.status_code == 405 or (
-            answer.status_code == 302 and answer["Location"].startswith("/login/?next=")
-        )
+    led = answers(Client(), address(pattern))
+    assert led
+    assert all(where.startswith("/login/?next=") for where in led.values()), led
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("pattern", urlpatterns, ids=lambda pattern: pattern.name)
-def test_a_one_time_password_is_changed_first(pattern):
+def test_open_to_everybody_are_the_login_and_the_logout_alone():
+    assert [pattern.name for pattern in urlpatterns if pattern not in CLOSED] == list(OPEN)
+    assert Client().get("/login/").status_code == 200
+    assert Client().post("/login/", {"username": "nobody", "password": "x"}).status_code == 200
+    assert answers(Client(), "/logout/") == {"post": "/login/"}
+
+
+@pytest.fixture
+def newcomer(db: None) -> Client:
+    """Somebody with a one-time password."""
     user = a_user(role="admin")
     type(user).objects.filter(pk=user.pk).update(must_change_password=True)
     client = Client()
     client.force_login(user)
-    answer = client.get(address(pattern))
-    if pattern.name not in {*OPEN, "password-change"} and answer.status_code != 405:
-        assert answer["Location"] == "/password/"
+    return client
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [pattern for pattern in CLOSED if pattern.name != "password-change"],
+    ids=lambda pattern: pattern.name,
+)
+def test_a_one_time_password_is_changed_first(newcomer, pattern):
+    led = answers(newcomer, address(pattern))
+    assert led
+    assert set(led.values()) == {"/password/"}
+
+
+def test_whoever_has_a_one_time_password_may_change_it_or_leave(newcomer):
+    assert newcomer.get("/password/").status_code == 200
+    assert answers(newcomer, "/logout/") == {"post": "/login/"}
+
+
+@pytest.mark.parametrize("path", ["/", "/plans/", "/help/", "/settings/"])
+def test_pages_are_not_cached(people, path):
+    answer = people.operator.get(path)
+    assert answer.status_code == 200
+    assert "no-store" in answer["Cache-Control"]
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", ["/", "/login/", "/plans/", "/nowhere/", "/help/"])
-def test_the_policy_is_strict_and_pages_are_not_cached(people, path):
+def test_the_policy_is_strict(people, path):
     answer = people.operator.get(path)
     policy = answer["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
-    if answer.status_code == 200 and path != "/login/":
-        assert "no-store" in answer["Cache-Control"]
 
 
 @pytest.mark.parametrize(

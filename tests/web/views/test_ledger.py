@@ -20,6 +20,7 @@ from kvaudit.ledger.models import Entry, Verification
 from kvaudit.ledger.services import Act, record, record_all
 from tests.factories import a_user
 from tests.ledger.test_verify import tamper
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db
 
@@ -193,7 +194,11 @@ def test_the_copy_is_verified_by_what_the_manual_prints(auditor):
 
     def judged(body: bytes) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
-            [sys.executable, "-c", program[1]], input=body, capture_output=True, timeout=60, check=False
+            [sys.executable, "-c", program[1]],
+            input=body,
+            capture_output=True,
+            timeout=2 * PATIENCE,
+            check=False,
         )
 
     good = judged(copy)

@@ -1,0 +1,48 @@
+"""Which files begin a run of all tests: those of few long tests, so that no worker waits alone for them at the end.
+
+pytest-xdist by itself begins with the files of most tests, which are the quick ones (``--no-loadscope-reorder`` in
+the Makefile stops that).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+SLOWEST_FIRST = (
+    "flows/test_fleet.py",
+    "flows/test_recovery.py",
+    "ops/test_up.py",
+    "flows/test_active.py",
+    "browser/test_story.py",
+    "browser/test_every_address.py",
+    "browser/test_figures.py",
+    "browser/test_pages.py",
+    "browser/test_compliance_pages.py",
+    "browser/test_settings.py",
+    "browser/test_history.py",
+    "browser/test_settings_acts.py",
+    "browser/test_questions.py",
+    "incidents/test_on_the_lab.py",
+    "prober/test_probe_set.py",
+    "lab/test_matrix.py",
+    "lab/test_interleavings.py",
+    "lab/test_serve.py",
+    "audits/test_claiming.py",
+)
+"""By the time that each takes on two quiet cores; what is not named follows in random order."""
+
+TESTS = Path(__file__).parent
+_RANKS = {TESTS / name: rank for rank, name in enumerate(SLOWEST_FIRST)}
+
+
+class Item(Protocol):
+    path: Path
+
+
+AnyItem = TypeVar("AnyItem", bound=Item)
+
+
+def slowest_first(items: list[AnyItem]) -> None:
+    """Move the tests of these files to the front, in place; within a file and for all others the order stays."""
+    items.sort(key=lambda item: _RANKS.get(item.path, len(_RANKS)))
