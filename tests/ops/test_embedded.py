@@ -116,3 +116,16 @@ def test_files_of_another_user_are_refused(state: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(embedded, "socket_folder", lambda state: state / "run")
     with pytest.raises(EmbeddedFault, match=r"belongs to user number \d+: start kvaudit as that user"):
         Postgres(state)
+
+
+def test_an_empty_lock_of_a_full_disk_does_not_keep_the_server_from_starting(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL takes an empty one for a server that is just starting, and ends, for ever."""
+    server = Postgres(state)
+    monkeypatch.setattr(embedded, "spawn", lambda *_, **__: None)
+    lock = server.folder / "postmaster.pid"
+    for text, kept in (("", False), ("4711\n", True)):
+        lock.write_text(text)
+        server.start(None)  # type: ignore[arg-type]
+        assert lock.exists() is kept
