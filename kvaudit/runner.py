@@ -20,7 +20,7 @@ from kvaudit.checks.contract import Anonymous, Audit, History, NodeSeen
 from kvaudit.engines import reading
 from kvaudit.engines.contract import Engine
 from kvaudit.targets import Node, Target
-from kvaudit.transport import Client, Limits, TransportError, redact_text, secrets_of
+from kvaudit.transport import Client, KeyForElsewhere, Limits, TransportError, redact_text, secrets_of
 from kvaudit.verdict import Result, Verdict
 
 if TYPE_CHECKING:  # imported when an active check is asked for: the gate starts without
@@ -119,6 +119,9 @@ async def run(
         for check in checks:
             if brake.pressed():
                 yield CheckFinished(_not_run(check, brake.reason))
+                continue
+            if check in registry.ACTIVE and target.why_no_tenants:
+                yield CheckFinished(_not_asked(check, target.why_no_tenants))
                 continue
             yield CheckStarted(check)
             yield CheckFinished(await _check(check, audit, brake, probes))
@@ -229,7 +232,7 @@ def _client(
     return Client(
         node.url,
         allow=allow,
-        headers=() if anonymous else credentials.headers,
+        headers=() if anonymous else credentials.headers_for(node.url),
         ca_file=credentials.ca_file,
         client_cert="" if anonymous else credentials.client_cert,
         client_key="" if anonymous else credentials.client_key,
@@ -305,11 +308,24 @@ async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | 
         if not brake.pressed():
             brake.reason = f"A wait inside the check {check_id} timed out."
         return _not_run(check_id, brake.reason)
+    except KeyForElsewhere as error:
+        return _not_asked(check_id, str(error))
     except Exception as error:  # noqa: BLE001
         # A defect of ours says nothing about the target: error, never pass, and the other checks go on.
         _log_defect(f"check {check_id} failed")
         return _not_run(check_id, _broke(f"The check {check_id}", error))
     return result
+
+
+def _not_asked(check: str, reason: str) -> Result:
+    """Our configuration's fault: an error, since what it would have shown is not an open question."""
+    return Result(
+        check,
+        Verdict.ERROR,
+        reason,
+        next="Set the tenants' keys again, then run it again.",
+        does_not_prove="Nothing was asked of the target.",
+    )
 
 
 def _not_run(check: str, reason: str) -> Result:

@@ -23,7 +23,9 @@ from kvaudit.fleetfile import (
     parse_fleet_csv,
     values,
 )
+from kvaudit.fleetfile.equal_keys import equal_keys
 from kvaudit.fleetfile.schema import LARGEST_FILE
+from kvaudit.transport import KeyForElsewhere, origin_of
 
 if TYPE_CHECKING:
     from kvaudit.checks.session_api import SessionPlan
@@ -47,12 +49,24 @@ __all__ = (
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """How a node or tenant is addressed: headers (``Authorization`` included), CA file, client
-    certificate. Values are secrets: never in repr, reports or logs."""
+    certificate. Values are secrets: never in repr, reports or logs. ``origins`` are those that whoever
+    stored the headers gave them for; None where they were given for this very run."""
 
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     ca_file: str = ""
     client_cert: str = ""
     client_key: str = ""
+    origins: frozenset[str] | None = None
+
+    def headers_for(self, url: str) -> tuple[tuple[str, str], ...]:
+        """The headers, for whoever is about to ask ``url``. Raises `KeyForElsewhere` where they were not
+        given for its origin: an address can be changed by more people than those who hold the key."""
+        if self.headers and self.origins is not None and origin_of(url) not in self.origins:
+            raise KeyForElsewhere(
+                f"The stored key was not given for {origin_of(url) or 'this address'}, so nothing was sent: "
+                "enter the key again if it belongs there."
+            )
+        return self.headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +104,30 @@ class Target:
     complete: bool = False  # every node of the deployment is listed here
     consent: bool = False  # prompts of N-8 tokens and more may be sent although the pool is small
     session: SessionPlan | None = None  # how a session API is asked; its accounts are the tenants
+    tenants_problem: str = ""  # why nothing may be asked in tenants' names, although keys are stored
     entry_sets_salts: bool = False  # the entry is declared to overwrite the salts that clients send
+
+    @property
+    def why_no_tenants(self) -> str:
+        """Why nothing may be asked in tenants' names although keys are there; "" where it may."""
+        return self.tenants_problem or equal_keys(
+            (tenant.name, tenant.credentials.headers) for tenant in self.tenants
+        )
+
+    @property
+    def asked_at(self) -> str:
+        """The URL that tenants' requests go to: the entry, or the only node; "" where neither is there."""
+        return tenants_address(self.entry, [node.url for node in self.nodes])
+
+
+def tenants_address(entry: str, nodes: Sequence[str]) -> str:
+    """Where a deployment with this entry and these nodes' URLs is asked in tenants' names."""
+    return entry or (nodes[0] if len(nodes) == 1 else "")
+
+
+def tenants_origins(entry: str, nodes: Sequence[str], session: str) -> frozenset[str]:
+    """Every origin that a tenant's key is sent to: the entry's or only node's, and the session API's."""
+    return frozenset(origin_of(url) for url in (tenants_address(entry, nodes), session) if url)
 
 
 class TargetError(ValueError):
@@ -125,7 +162,7 @@ def from_flags(
         engine = values.engine(engine)
         rules = _rules(context, edge_limit, headroom, pins, conditions)
         credentials = _bearer(api_key_env, "--api-key-env", environ)
-        return Target(
+        target = Target(
             slug=slug or "given on the command line",
             nodes=_named([(*parse_node(each), engine) for each in nodes], credentials),
             entry=values.url(entry, "--entry") if entry else "",
@@ -139,6 +176,7 @@ def from_flags(
         )
     except values.Wrong as problem:
         raise TargetError(str(problem)) from None
+    return _told_apart(target)
 
 
 def parse_node(flag: str) -> tuple[str, str]:
@@ -184,7 +222,7 @@ def from_deployment(
     every node. `TargetError` names a variable that is not set."""
     environ = os.environ if environ is None else environ
     rules = Rules()
-    return Target(
+    target = Target(
         slug=described.slug,
         nodes=tuple(
             Node(
@@ -223,6 +261,14 @@ def from_deployment(
         session=described.session,
         entry_sets_salts=described.entry_sets_salts,
     )
+    return _told_apart(target)
+
+
+def _told_apart(target: Target) -> Target:
+    """The target. `TargetError` when two of its tenants have one key."""
+    if problem := target.why_no_tenants:
+        raise TargetError(problem)
+    return target
 
 
 def _rules(

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from kvaudit import targets
 from kvaudit.commands.arguments import UsageError
+from kvaudit.fleetfile.equal_keys import equal_keys
 from kvaudit.targets import Credentials, Node, Target
 
 
@@ -69,6 +70,8 @@ def _asked(target: Target, arguments: argparse.Namespace, environ: Mapping[str, 
                 f"The environment variable {variable} for tenant {tenant.name}'s salt is not set or empty."
             )
         salted.append(replace(tenant, salt=environ.get(variable, "") if variable else tenant.salt))
+    if problem := equal_keys((tenant.name, tenant.credentials.headers) for tenant in tenants):
+        raise UsageError(problem)
     return replace(
         target,
         entry=flags.entry or target.entry,

@@ -12,17 +12,20 @@ from django.core.exceptions import PermissionDenied
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.accounts.models import Team
+from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.services import team_slug
 from kvaudit.advisories.pins import parse_pin
 from kvaudit.fleet import session_plans
-from kvaudit.fleet.applying_tenants import apply_tenants, elsewhere
-from kvaudit.fleet.credentials import Headers, same_origin, seal_headers
+from kvaudit.fleet.addresses import origins_of_node
+from kvaudit.fleet.applying_tenants import apply_tenants
+from kvaudit.fleet.credentials import Headers, seal_headers
 from kvaudit.fleet.differences import Action, Difference, FieldDifference, between
 from kvaudit.fleet.filekeys import FileKeys, Refused
 from kvaudit.fleet.models import Consent, Deployment, Node, Pin
 from kvaudit.fleet.reading import note_removal
 from kvaudit.fleet.services import close, replace_node
 from kvaudit.fleetfile import FleetDeployment, FleetNode
+from kvaudit.transport import origin_of
 
 _SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")  # what a URL of ours can hold
 
@@ -46,10 +49,9 @@ class Application:
                 self.described.line,
                 f"The slug {self.described.slug!r} must be lower-case letters, digits, - and _.",
             )
-        before = (self.found.entry, self.found.session) if self.found else None
         deployment = self._deployment()
         self._nodes(deployment)
-        apply_tenants(self, deployment, moved=before is not None and elsewhere(*before, deployment))
+        apply_tenants(self, deployment)
         self._pins(deployment)
         self._consent(deployment)
         return deployment
@@ -156,22 +158,29 @@ class Application:
         shown = between({}, {name: value for name, value in values.items() if value})
         secret = (FieldDifference("headers", "", "set"),) if headers else ()
         self.differs("node", each.name, "added", (*shown, *secret))
-        return Node(
+        node = Node(
             deployment=deployment,
             name=each.name,
             valid_from=self.at,
-            headers_sealed=seal_headers(headers),
             headers_env=_variables(each) if headers else [],
             **values,
         )
+        node.headers_sealed = seal_headers(headers, place_of(node, "headers_sealed"), origins_of_node(node))
+        return node
 
     def _changed_node(self, node: Node, each: FleetNode, headers: Headers) -> None:
         values = self._node_values(each)
         if self.partial:
             values = {name: value for name, value in values.items() if value and value != "auto"}
         changed = between({name: getattr(node, name) for name in values}, values)
+        origins = frozenset({origin_of(each.url)})
         sealed, secret = self.keys.kept(
-            node.headers_sealed, headers, moved=not same_origin(node.url, each.url), whose=f"node {each.name}"
+            node.headers_sealed,
+            place_of(node, "headers_sealed"),
+            headers,
+            asked=origins,
+            named=origins,
+            whose=f"node {each.name}",
         )
         if secret:
             changed = (*changed, FieldDifference("headers", "", secret))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
-from urllib.parse import urlsplit
+from collections.abc import Collection, Iterable
 
-from kvaudit.accounts.sealing import SealBroken, seal, unseal
+from kvaudit.accounts.sealing import Opened, Place, SealBroken, open_sealed, seal, unseal
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -25,35 +24,38 @@ def bearer(key: str) -> Headers:
     return (("Authorization", f"Bearer {key.strip()}"),)
 
 
-def seal_headers(headers: Iterable[tuple[str, str]]) -> str:
-    """Checked and encrypted; "" for none. Raises `BadHeaders`."""
+def check_headers(headers: Iterable[tuple[str, str]]) -> None:
+    """Raises `BadHeaders` for what cannot be sent."""
+    for name, value in headers:
+        _checked(name, value)
+
+
+def seal_headers(headers: Iterable[tuple[str, str]], place: Place, origins: Collection[str]) -> str:
+    """Checked and encrypted for one row and the origins they were given for; "" for none. Raises
+    `BadHeaders`."""
     pairs = [_checked(name, value) for name, value in headers]
-    return seal(json.dumps(pairs)) if pairs else ""
+    return seal(json.dumps(pairs), place, origins) if pairs else ""
 
 
-def open_headers(sealed: str) -> Headers:
-    """Raises `SealBroken` when no key fits."""
-    return tuple((name, value) for name, value in json.loads(unseal(sealed))) if sealed else ()
+def open_headers(sealed: str, place: Place, *, sent_to: Collection[str]) -> Headers:
+    """``sent_to``: the origins about to be asked, none to look only. Raises `SealBroken` when no key or
+    row fits, and `SealedForElsewhere` for an origin that they were not given for."""
+    if not sealed:
+        return ()
+    return tuple((name, value) for name, value in json.loads(unseal(sealed, place, sent_to=sent_to)))
 
 
-def same_headers(sealed: str, headers: Headers) -> bool:
-    """Whether what is sealed is this; a seal that cannot be opened counts as different."""
+def headers_text(headers: Headers) -> str:
+    """As `seal_headers` seals them."""
+    return json.dumps(headers)
+
+
+def opened(sealed: str, place: Place) -> Opened | None:
+    """What is sealed, and for which origins; None where nothing is, or it cannot be opened."""
     try:
-        return open_headers(sealed) == headers
+        return open_sealed(sealed, place) if sealed else None
     except SealBroken:
-        return False
-
-
-def same_origin(first: str, second: str) -> bool:
-    """Whether two URLs have scheme, host and port in common. A key is only ever sent to the origin
-    it was entered for: otherwise whoever may edit a URL could have the key sent to himself."""
-    return _origin(first) == _origin(second)
-
-
-def _origin(url: str) -> tuple[str, str, int | None]:
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, (parts.hostname or "").lower(), port
+        return None
 
 
 def _checked(name: str, value: str) -> tuple[str, str]:

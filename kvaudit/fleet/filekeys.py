@@ -6,9 +6,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kvaudit.accounts.sealing import SealBroken, seal, unseal
-from kvaudit.fleet.credentials import LONGEST_KEY, BadHeaders, Headers, bearer, same_headers, seal_headers
+from kvaudit.accounts.sealing import Opened, Place, seal
+from kvaudit.fleet.credentials import (
+    LONGEST_KEY,
+    BadHeaders,
+    Headers,
+    bearer,
+    check_headers,
+    headers_text,
+    opened,
+    seal_headers,
+)
 from kvaudit.fleetfile import FleetNode, FleetTenant, Problem
+
+Origins = frozenset[str]
 
 OWN_VARIABLES = re.compile(
     r"(SECRET_KEY|ENCRYPTION_KEY|SEAL_|DATABASE_|BROKER_|EMAIL_|METRICS_TOKEN|KVAUDIT_ADMIN|DJANGO_)"
@@ -51,7 +62,7 @@ class FileKeys:
                 return ()
             headers += [(name, value)] if name else bearer(value)
         try:
-            seal_headers(headers)
+            check_headers(headers)
         except BadHeaders as problem:
             raise Refused(each.line, f"The key of {whose} cannot be sent: {problem}") from None
         return tuple(headers)
@@ -78,35 +89,57 @@ class FileKeys:
             )
         return value
 
-    def kept_salt(self, sealed: str, each: FleetTenant, *, moved: bool) -> tuple[str, str]:
-        """(what to store, what to say). A salt that the file no longer names is removed, and so is one
-        that was entered for another origin."""
+    def kept_salt(
+        self,
+        sealed: str,
+        place: Place,
+        each: FleetTenant,
+        *,
+        asked: Origins,
+        named: Origins,
+        partial: bool,
+    ) -> tuple[str, str]:
+        """(what to store, what to say), as `kept`. A salt that the file no longer names is removed, unless
+        the file is ``partial``: a CSV cannot name one."""
         value = self.salt_of(each)
+        if value and not self._named(asked, named, f"the salt of tenant {each.name}"):
+            value = ""
+        before = opened(sealed, place)
         if value:
-            if sealed and _same(sealed, value):
+            if before == Opened(value, asked):
                 return sealed, ""
-            return seal(value), "replaced" if sealed else "set"
-        if sealed and (moved or not each.salt_env):
+            return seal(value, place, asked), "replaced" if sealed else "set"
+        moved = before is not None and not asked <= before.origins
+        if sealed and (moved or not (each.salt_env or partial)):
             return "", "removed"
         return sealed, ""
 
-    def kept(self, sealed: str, headers: Headers, *, moved: bool, whose: str) -> tuple[str, str]:
-        """(what to store, what to say). Stored keys stay with the origin they were entered for."""
+    def kept(
+        self, sealed: str, place: Place, headers: Headers, *, asked: Origins, named: Origins, whose: str
+    ) -> tuple[str, str]:
+        """(what to store, what to say). ``asked`` are the origins that the key is sent to from now on,
+        ``named`` those that the file itself names: the key it gives is for no other. A stored key stays
+        with the origins it was given for."""
+        if headers and not self._named(asked, named, f"the key of {whose}"):
+            headers = ()
+        before = opened(sealed, place)
         if headers:
-            if sealed and same_headers(sealed, headers):
+            if before == Opened(headers_text(headers), asked):
                 return sealed, ""
-            return seal_headers(headers), "replaced" if sealed else "set"
-        if sealed and moved:
+            return seal_headers(headers, place, asked), "replaced" if sealed else "set"
+        if before and not asked <= before.origins:
             self.notes.append(
                 f"{self.slug}: the address of {whose} changed, so its stored key was removed; enter it again."
             )
             return "", "removed"
         return sealed, ""
 
-
-def _same(sealed: str, value: str) -> bool:
-    """A seal that cannot be opened counts as different."""
-    try:
-        return unseal(sealed) == value
-    except SealBroken:
-        return False
+    def _named(self, asked: Origins, named: Origins, what: str) -> bool:
+        """Whether the file names every origin that a key it gives would be sent to; notes what it does not."""
+        strange = sorted(asked - named)
+        if strange:
+            self.notes.append(
+                f"{self.slug}: {what} was not taken, since it would be sent to {' and '.join(strange)}, "
+                "which the file does not name: name it there, or enter the key on the page."
+            )
+        return not strange

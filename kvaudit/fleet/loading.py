@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from django.db.models import Q
 
+from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.sealing import SealBroken, unseal
 from kvaudit.checks.contract import Rules
 from kvaudit.fleet import session_plans
-from kvaudit.fleet.credentials import open_headers
+from kvaudit.fleet.addresses import origins_of_node, origins_of_tenants
+from kvaudit.fleet.credentials import Headers, open_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, NodeSnapshot, Pause, Pin, Tenant
 from kvaudit.fleet.pinning import in_force
 from kvaudit.readings import Fingerprint
@@ -19,8 +21,9 @@ from kvaudit.targets import Tenant as TargetTenant
 
 
 def load_target(deployment: Deployment) -> Target:
-    """Everything a run needs, keys opened. Raises `SealBroken` when a stored key cannot be opened.
-    Tenants without a key are left out: nothing can be asked in their name."""
+    """Everything a run needs, keys opened. Raises `SealBroken` when a node's key cannot be opened or was
+    given for another address; of tenants' keys that is the target's ``tenants_problem``. Tenants without
+    a key are left out: nothing can be asked in their name."""
     targets, broken = load_targets([deployment])
     if broken:
         raise SealBroken(broken[deployment.pk])
@@ -46,21 +49,24 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
     targets: dict[int, Target] = {}
     broken: dict[int, str] = {}
     for each in wanted:
+        asked = origins_of_tenants(each, nodes[each.pk])
+        able, problem = _tenants(tenants[each.pk], asked)
         try:
             targets[each.pk] = Target(
                 slug=each.slug,
                 nodes=tuple(_node(node, each) for node in nodes[each.pk]),
                 entry=each.entry,
                 model=each.model,
-                tenants=tuple(map(_tenant, tenants[each.pk])),
+                tenants=able,
+                tenants_problem=problem,
                 rules=_rules(each, pins),
                 complete=True,
                 consent=each.pk in consenting,
                 session=session_plans.from_json(each.session),
                 entry_sets_salts=each.entry_sets_salts,
             )
-        except SealBroken as problem:
-            broken[each.pk] = str(problem)
+        except SealBroken as fault:
+            broken[each.pk] = str(fault)
     return targets, broken
 
 
@@ -104,7 +110,8 @@ def _node(node: Node, deployment: Deployment) -> TargetNode:
         role=node.role,
         engine=engine or "auto",
         credentials=Credentials(
-            headers=open_headers(node.headers_sealed),
+            headers=_headers(node, "headers_sealed", f"node {node.name}", origins_of_node(node)),
+            origins=origins_of_node(node),
             ca_file=node.ca_file,
             client_cert=node.client_cert,
             client_key=node.client_key,
@@ -113,6 +120,24 @@ def _node(node: Node, deployment: Deployment) -> TargetNode:
     )
 
 
-def _tenant(tenant: Tenant) -> TargetTenant:
-    credentials = Credentials(headers=open_headers(tenant.credential_sealed))
-    return TargetTenant(tenant.name, credentials, salt=unseal(tenant.salt_sealed))
+def _tenants(tenants: Iterable[Tenant], asked: frozenset[str]) -> tuple[tuple[TargetTenant, ...], str]:
+    """(the tenants that may be asked for, why nothing is asked in tenants' names or ""). One key that is
+    not to be sent stops all active checks: whoever asks with the others alone asks another question."""
+    able, problems = [], []
+    for tenant in tenants:
+        try:
+            headers = _headers(tenant, "credential_sealed", f"tenant {tenant.name}", asked)
+            salt = unseal(tenant.salt_sealed, place_of(tenant, "salt_sealed"), sent_to=asked)
+        except SealBroken as fault:
+            problems.append(str(fault))
+        else:
+            able.append(TargetTenant(tenant.name, Credentials(headers=headers, origins=asked), salt=salt))
+    return tuple(able), problems[0] if problems else ""
+
+
+def _headers(row: Node | Tenant, column: str, whose: str, asked: frozenset[str]) -> Headers:
+    """Opened for the origins that are about to be asked. Raises `SealBroken`, which then says whose."""
+    try:
+        return open_headers(getattr(row, column), place_of(row, column), sent_to=asked)
+    except SealBroken as fault:
+        raise type(fault)(f"The key of {whose} is not used. {fault}") from None

@@ -8,6 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from kvaudit.accounts.models import Team
+from kvaudit.accounts.sealed_fields import SealedField
 from kvaudit.fleet.intervals import Interval, not_backwards
 from kvaudit.fleet.querysets import (
     ConsentQuerySet,
@@ -68,8 +69,8 @@ class Node(Interval):
     """One process to audit, as it was described from ``valid_from`` to ``valid_to``.
 
     Never edited: another URL, role, engine or key is another row with the same name.
-    ``headers_sealed`` is encrypted and leaves the database only inside a `Target`; ``headers_env`` names
-    the variables it was read from, where a file named them on the command line.
+    ``headers_sealed`` is encrypted, leaves the database only inside a `Target`, and is gone from a closed
+    row; ``headers_env`` names the variables it was read from, where a file named them on the command line.
     """
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="nodes")
@@ -77,7 +78,7 @@ class Node(Interval):
     role = models.CharField(max_length=20, blank=True)  # prefill, decode, unified or ""
     engine = models.CharField(max_length=40, default="auto")
     url = models.CharField(max_length=500)
-    headers_sealed = models.TextField(blank=True, editable=False)
+    headers_sealed = SealedField(blank=True, row=("deployment_id", "name"))
     headers_env = models.JSONField(default=list, blank=True)  # [header or "" for a bearer key, variable]
     ca_file = models.CharField(max_length=300, blank=True)
     client_cert = models.CharField(max_length=300, blank=True)
@@ -111,8 +112,8 @@ class Tenant(Interval):
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="tenants")
     name = models.CharField(max_length=300)
-    credential_sealed = models.TextField(blank=True, editable=False)
-    salt_sealed = models.TextField(blank=True, editable=False)
+    credential_sealed = SealedField(blank=True, row=("deployment_id", "name"))
+    salt_sealed = SealedField(blank=True, row=("deployment_id", "name"))
     credential_set_at = models.DateTimeField(null=True, blank=True)
     credential_set_by = models.CharField(max_length=300, blank=True)
     key_env = models.CharField(max_length=128, blank=True)

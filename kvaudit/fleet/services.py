@@ -12,8 +12,11 @@ from django.utils import timezone
 
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor, actor_name
-from kvaudit.fleet.credentials import bearer, seal_headers
+from kvaudit.accounts.sealed_fields import SealedField, place_of
+from kvaudit.fleet.addresses import origins_of_node, origins_of_tenants
+from kvaudit.fleet.credentials import BadHeaders, bearer, seal_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
+from kvaudit.fleet.stored_keys import equal_stored_keys
 from kvaudit.ledger.services import record
 
 KEY_FIELDS = ("credential_sealed", "credential_set_at", "credential_set_by", "key_env")
@@ -23,10 +26,16 @@ KEY_FIELDS = ("credential_sealed", "credential_set_at", "credential_set_by", "ke
 @transaction.atomic
 def set_tenant_key(*, tenant: Tenant, key: str, actor: Actor, header: str = "") -> Tenant:
     """Store a tenant's key, sent as a bearer token or as the value of ``header``. It can be
-    replaced or removed ("" removes it) but never read again. Raises `BadHeaders`."""
+    replaced or removed ("" removes it) but never read again. It is bound to the addresses that the
+    deployment has now. Raises `BadHeaders`, also where another tenant has the same key."""
     require(actor, "edit_fleet", tenant.deployment.team)
-    headers = ((header, key.strip()),) if header else bearer(key)
-    tenant.credential_sealed = seal_headers(headers) if key.strip() else ""
+    headers = () if not key.strip() else ((header, key.strip()),) if header else bearer(key)
+    deployment = Deployment.objects.select_for_update(of=("self",)).get(pk=tenant.deployment_id)
+    origins = origins_of_tenants(deployment)
+    tenant.credential_sealed = seal_headers(headers, place_of(tenant, "credential_sealed"), origins)
+    others = Tenant.objects.current().filter(deployment=deployment).exclude(pk=tenant.pk)
+    if headers and (problem := equal_stored_keys([*others, tenant])):
+        raise BadHeaders(problem)
     tenant.credential_set_at = timezone.now() if key.strip() else None
     tenant.credential_set_by = actor_name(actor) if key.strip() else ""
     tenant.key_env = ""  # no variable is known to hold this one
@@ -40,7 +49,7 @@ def set_tenant_key(*, tenant: Tenant, key: str, actor: Actor, header: str = "") 
 def set_node_headers(*, node: Node, headers: Iterable[tuple[str, str]], actor: Actor) -> Node:
     """Store the headers that a node is asked with (none removes them); returns the node's new row."""
     require(actor, "edit_fleet", node.deployment.team)
-    sealed = seal_headers(headers)
+    sealed = seal_headers(headers, place_of(node, "headers_sealed"), origins_of_node(node))
     changed = replace_node(node=node, at=timezone.now(), headers_sealed=sealed, headers_env=[])
     record(actor=actor, kind="node.headers_set", subject=_subject(node.deployment, "node", node.name))
     return changed
@@ -69,9 +78,13 @@ def replace_node(*, node: Node, at: datetime, **fields: Any) -> Node:
 
 
 def close(row: Any, at: datetime) -> None:
-    """End an interval row; a second end changes nothing."""
-    type(row).objects.filter(pk=row.pk, valid_to=None).update(valid_to=at)
+    """End an interval row; a second end changes nothing. The key of a node or tenant that is gone is
+    dropped: the record needs what was asked, not what it was asked with."""
+    dropped = {field.name: "" for field in row._meta.get_fields() if isinstance(field, SealedField)}
+    type(row).objects.filter(pk=row.pk, valid_to=None).update(valid_to=at, **dropped)
     row.valid_to = row.valid_to or at
+    for name in dropped:
+        setattr(row, name, "")
 
 
 @transaction.atomic
@@ -158,11 +171,19 @@ def resume_probes(*, actor: Actor, deployment: Deployment | None = None) -> None
 
 @transaction.atomic
 def retire_deployment(*, deployment: Deployment, actor: Actor) -> None:
-    """No more audits; history stays."""
+    """No more audits; history stays, keys do not."""
     require(actor, "edit_fleet", deployment.team)
     at = timezone.now()
     if Deployment.objects.filter(pk=deployment.pk, retired_at=None).update(retired_at=at):
         deployment.retired_at = at
+        Node.objects.filter(deployment=deployment).update(headers_sealed="", headers_env=[])
+        Tenant.objects.filter(deployment=deployment).update(
+            credential_sealed="",
+            credential_set_at=None,
+            credential_set_by="",
+            key_env="",
+            salt_sealed="",
+        )
         record(actor=actor, kind="deployment.retired", subject=_subject(deployment))
 
 

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from kvaudit.accounts.models import Team
+from kvaudit.accounts.sealed_fields import SealedField
 from kvaudit.fleet.models import Deployment
 from kvaudit.inquiries.querysets import LogImportQuerySet, RequestLogQuerySet, SavedViewQuerySet
 from kvaudit.inquiries.zones import ANY_LENGTH, Judged, Zone, joined
@@ -221,7 +222,7 @@ class LogPart(models.Model):
 
     work = models.ForeignKey(LogImport, on_delete=models.CASCADE, related_name="parts")
     number = models.IntegerField()  # from 0
-    sealed = models.TextField()
+    sealed = SealedField(editable=True, row=("work_id", "number"))
 
     class Meta:
         ordering = ("number",)

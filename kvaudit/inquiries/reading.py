@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 
 from kvaudit.accounts.access import require
+from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.sealing import SealBroken, unseal
 from kvaudit.inquiries import queueing
 from kvaudit.inquiries.importing import Progress, keep, read_all
@@ -53,11 +54,11 @@ class Parts(io.RawIOBase):
 
     def readinto(self, into: Any) -> int:
         if not self._rest:
-            parts = LogPart.objects.filter(work=self._work, number=self._number)
-            sealed = parts.values_list("sealed", flat=True).first()
-            if sealed is None:
+            part = LogPart.objects.filter(work=self._work, number=self._number).first()
+            if part is None:
                 return 0
-            self._rest = memoryview(unseal(sealed).encode("latin-1"))
+            text = unseal(part.sealed, place_of(part, "sealed"), sent_to=())
+            self._rest = memoryview(text.encode("latin-1"))
             self._number += 1
         taken = self._rest[: len(into)]
         into[: len(taken)] = taken

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from kvaudit.accounts.access import require
 from kvaudit.accounts.models import User
+from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.sealing import seal
 from kvaudit.audits.canonical import clean_text
 from kvaudit.fleet.models import Deployment
@@ -101,7 +102,9 @@ class Receiver:
         if self._number == 0:
             self._look_at(part, whole)
         work = self._tell()
-        LogPart.objects.create(work=work, number=self._number, sealed=seal(part.decode("latin-1")))
+        row = LogPart(work=work, number=self._number)
+        row.sealed = seal(part.decode("latin-1"), place_of(row, "sealed"))
+        row.save()
         self._number += 1
 
     def _look_at(self, head: bytes, whole: bool) -> None:

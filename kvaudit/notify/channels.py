@@ -13,10 +13,11 @@ from django.db import transaction
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import Team
-from kvaudit.accounts.sealing import seal
+from kvaudit.accounts.sealed_fields import place_of
+from kvaudit.accounts.sealing import seal, unseal
 from kvaudit.ledger.services import record
 from kvaudit.notify.models import Channel, ChannelKind, Event, every_event
-from kvaudit.transport import TransportError, parse_base_url
+from kvaudit.transport import TransportError, origin_of, parse_base_url
 
 _CHOOSABLE = tuple(each.value for each in Event if each is not Event.TEST)
 
@@ -47,14 +48,12 @@ def create_channel(
         raise BadChannel(f"{', '.join(unknown)} is no event; choose from {', '.join(_CHOOSABLE)}.")
     signing = (secret or random.token_urlsafe(32)) if kind == ChannelKind.WEBHOOK else ""
     channel = Channel.objects.create(
-        kind=kind,
-        name=name[:100],
-        team=team,
-        address_sealed=seal(address.strip()),
-        address_shown=shown,
-        secret_sealed=seal(signing),
-        events=chosen,
+        kind=kind, name=name[:100], team=team, address_shown=shown, events=chosen
     )
+    origins = origins_of(kind, address)
+    channel.address_sealed = seal(address.strip(), place_of(channel, "address_sealed"), origins)
+    channel.secret_sealed = seal(signing, place_of(channel, "secret_sealed"), origins)
+    channel.save(update_fields=["address_sealed", "secret_sealed"])
     record(actor=actor, kind="channel.created", subject=f"channel:{channel.pk}")
     return channel, signing
 
@@ -94,6 +93,19 @@ def address_shown(kind: str, address: str) -> str:
         raise BadChannel(f"The webhook's address cannot be used. {problem}") from None
     parts = urlsplit(text)
     return f"{origin}/..." if parts.path.strip("/") or parts.query else origin
+
+
+def origins_of(kind: str, address: str) -> frozenset[str]:
+    """Where a channel's messages go: a webhook's origin, none for an e-mail address."""
+    return frozenset({origin_of(address)}) if kind == ChannelKind.WEBHOOK else frozenset()
+
+
+def opened(channel: Channel) -> tuple[str, str]:
+    """(address, secret) of a channel, for a message that is about to be sent. Raises `SealBroken` for what
+    was sealed for another channel, or a secret that was made for another address."""
+    address = unseal(channel.address_sealed, place_of(channel, "address_sealed"), sent_to=())
+    origins = origins_of(channel.kind, address)
+    return address, unseal(channel.secret_sealed, place_of(channel, "secret_sealed"), sent_to=origins)
 
 
 def split_url(url: str) -> tuple[str, str]:

@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from kvaudit.accounts.sealing import SealBroken, unseal
-from kvaudit.notify.channels import BadChannel, split_url
+from kvaudit.accounts.sealing import SealBroken
+from kvaudit.notify.channels import BadChannel, opened, split_url
 from kvaudit.notify.models import ChannelKind, Delivery, OutboxMessage
 from kvaudit.notify.signing import HEADER, sign
 from kvaudit.transport import Client, Limits, TransportError
@@ -90,8 +90,8 @@ async def _post_all(messages: Sequence[OutboxMessage]) -> list[str]:
 
 async def _post(message: OutboxMessage) -> str:
     try:
-        origin, path = split_url(unseal(message.channel.address_sealed))
-        secret = unseal(message.channel.secret_sealed)
+        address, secret = opened(message.channel)
+        origin, path = split_url(address)
         body = webhook_body(message)
         client = Client(origin, allow={("POST", path)}, redact=[secret], limits=LIMITS)
         headers = ((HEADER, sign(body, secret, int(time.time()))), ("X-KVAudit-Delivery", str(message.pk)))
@@ -124,7 +124,7 @@ def _mail(message: OutboxMessage) -> str:
             subject=f"[kvaudit] {message.subject}",
             body=mail_text(message),
             from_email=settings.DEFAULT_FROM_EMAIL,
-            to=[unseal(message.channel.address_sealed)],
+            to=[opened(message.channel)[0]],
             headers={"X-KVAudit-Delivery": str(message.pk), "Auto-Submitted": "auto-generated"},
         ).send()
     except (smtplib.SMTPException, OSError, SealBroken, ValueError) as problem:
@@ -147,7 +147,7 @@ def mail_text(message: OutboxMessage) -> str:
 def _without_path(problem: str, message: OutboxMessage) -> str:
     """The path of a webhook is often its password: it is cut out of the transport's sentence."""
     try:
-        origin, path = split_url(unseal(message.channel.address_sealed))
+        origin, path = split_url(opened(message.channel)[0])
     except (SealBroken, BadChannel):
         return problem
     whole = problem.replace(origin + path, message.channel.address_shown)

@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from kvaudit.accounts.models import Team
+from kvaudit.accounts.sealed_fields import SealedField
 from kvaudit.notify.querysets import ChannelQuerySet, OutboxQuerySet
 
 
@@ -42,9 +43,9 @@ class Channel(models.Model):
     name = models.CharField(max_length=100)
     kind = models.CharField(max_length=10, choices=ChannelKind.choices)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, null=True, blank=True, related_name="channels")
-    address_sealed = models.TextField(editable=False)
+    address_sealed = SealedField(row=("id",))
     address_shown = models.CharField(max_length=300)
-    secret_sealed = models.TextField(blank=True, editable=False)
+    secret_sealed = SealedField(blank=True, row=("id",))
     events = ArrayField(models.CharField(max_length=20, choices=Event.choices), default=every_event)
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)

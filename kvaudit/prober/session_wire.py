@@ -76,7 +76,9 @@ class SessionClient:
         if plan.pool_path:
             templates.append(("GET", plan.pool_path))
         secret = [each for _, given in accounts for each in secrets_of(given.headers)]
-        self._own = [self._client(templates, given, secret, given.headers) for _, given in self._accounts]
+        self._own = [
+            self._client(templates, given, secret, given.headers_for(plan.url)) for _, given in self._accounts
+        ]
         self._both = self._client(templates, self._accounts[0][1], secret, ())
 
     def _client(

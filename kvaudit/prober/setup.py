@@ -15,7 +15,7 @@ from kvaudit.prober.spending import Spent
 from kvaudit.readings import EngineFacts
 from kvaudit.targets import Credentials, Target
 from kvaudit.text.markers import Marker, seeded
-from kvaudit.transport import Client
+from kvaudit.transport import Client, KeyForElsewhere
 
 UNREAD_PAGE = 64
 """Tokens assumed for a page that no node shows: the largest common size (sglang.md 1.11)."""
@@ -93,7 +93,7 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         dialect = adapter.dialect()
     except ValueError as problem:
         raise CannotAsk(f"This engine cannot be asked: {problem}.") from None
-    entry = target.entry or (target.nodes[0].url if len(target.nodes) == 1 else "")
+    entry = target.asked_at
     if not entry:
         raise CannotAsk("Several nodes but no entry URL were given: tenants' requests go through the entry.")
     model = target.model or next((facts.model.value for facts in nodes if facts.model.value), None)
@@ -108,13 +108,20 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
     )
     spent.left = permission.daily_left
     read = {node.name for node in seen if node.facts is not None and node.facts.kind == "node"}
+    try:
+        wires = {tenant.name: _client(entry, allow, tenant.credentials) for tenant in target.tenants}
+        node_wires = [
+            _client(node.url, allow, node.credentials) for node in target.nodes if node.name in read
+        ]
+    except KeyForElsewhere as problem:
+        raise CannotAsk(str(problem), denied=True) from None
     prober = NetworkProber(
-        wires={tenant.name: _client(entry, allow, tenant.credentials) for tenant in target.tenants},
+        wires=wires,
         dialect=dialect,
         model=model,
         limits=limits,
         nodes=nodes,
-        node_wires=[_client(node.url, allow, node.credentials) for node in target.nodes if node.name in read],
+        node_wires=node_wires,
         consent=permission.consent or target.consent,
         draw=seeded(permission.seed),
         spent=spent,
@@ -144,7 +151,7 @@ def _client(url: str, allow: frozenset[tuple[str, str]], credentials: Credential
     return Client(
         url,
         allow=allow,
-        headers=credentials.headers,
+        headers=credentials.headers_for(url),
         ca_file=credentials.ca_file,
         client_cert=credentials.client_cert,
         client_key=credentials.client_key,

@@ -6,7 +6,7 @@ from the environment, stops reading at a deadline and at a size, and redacts sec
 sees a body. Each failure is a `TransportError` whose text is a sentence for the person who can fix it.
 """
 
-from kvaudit.transport.addresses import BaseURL, denied_reason, parse_base_url
+from kvaudit.transport.addresses import BaseURL, denied_reason, origin_of, parse_base_url
 from kvaudit.transport.client import Client, Limits, Response, StreamedResponse, secrets_of
 from kvaudit.transport.errors import (
     AddressDenied,
@@ -18,6 +18,7 @@ from kvaudit.transport.errors import (
     ConnectionRefused,
     ConnectTimedOut,
     DeadlineExceeded,
+    KeyForElsewhere,
     NameNotFound,
     NotHTTP,
     PathNotAllowed,
@@ -45,6 +46,7 @@ __all__ = [
     "DeadlineExceeded",
     "Event",
     "EventParser",
+    "KeyForElsewhere",
     "Limits",
     "NameNotFound",
     "NotHTTP",
@@ -58,6 +60,7 @@ __all__ = [
     "TransportError",
     "Unreachable",
     "denied_reason",
+    "origin_of",
     "parse_base_url",
     "redact_text",
     "secret_name",

@@ -154,6 +154,17 @@ def parse_base_url(url: str) -> BaseURL:
     return BaseURL(parts.scheme, host, port or usual, parts.path.rstrip("/"))
 
 
+def origin_of(url: str) -> str:
+    """``scheme://host:port`` that a URL leads to, as a connection to it would be made: letters of the
+    host in lower case, international names in ASCII, the port always there. "" for a URL that is never
+    connected to. Two spellings of one address may still differ; then they count as two."""
+    try:
+        parts = urlsplit(url.strip())
+        return parse_base_url(f"{parts.scheme}://{parts.netloc}").origin
+    except (TransportError, ValueError):
+        return ""
+
+
 def _literal(host: str) -> IPAddress | None:
     try:
         return ip_address(host)

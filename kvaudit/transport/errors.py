@@ -28,6 +28,12 @@ class BadHeader(TransportError):
     fatal = True
 
 
+class KeyForElsewhere(TransportError):
+    """The key was given for another origin than the one that would be asked; nothing was sent."""
+
+    fatal = True
+
+
 class PathNotAllowed(TransportError):
     """The path is not on the engine's allow-list; nothing was sent."""
 

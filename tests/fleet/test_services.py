@@ -9,9 +9,10 @@ from django.core.exceptions import PermissionDenied
 
 from kvaudit.accounts.models import ApiToken
 from kvaudit.fleet import services
-from kvaudit.fleet.credentials import BadHeaders, same_origin
+from kvaudit.fleet.credentials import BadHeaders
 from kvaudit.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
 from kvaudit.ledger.models import Entry
+from kvaudit.transport import origin_of
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -145,11 +146,12 @@ def test_headers_that_cannot_be_sent_are_refused_without_showing_them(headers: A
         ("https://a", "https://a.evil", False),
         ("https://a:8443", "https://a", False),
         ("", "https://a", False),
-        ("", "", True),
+        ("http://BÜCHER.example/", "http://xn--bcher-kva.example:80", True),
+        ("http://a:80@b/", "http://a", False),
     ],
 )
 def test_origins(first: str, second: str, same: bool) -> None:
-    assert same_origin(first, second) is same
+    assert (origin_of(first) == origin_of(second)) is same
 
 
 def test_lists_cost_the_same_for_one_and_many(django_assert_num_queries: Any) -> None:

@@ -23,20 +23,19 @@ def main(what, *rest):
 
 def import_(path):
     from kvaudit.accounts.models import Team
-    from kvaudit.accounts.sealing import seal
     from kvaudit.audits.defaults import add_file_plans
     from kvaudit.fleet.importing import import_fleet
-    from kvaudit.notify.models import Channel
+    from kvaudit.notify.channels import create_channel
 
     outcome = import_fleet(Path(path).read_text(), "yaml", ACTOR, False, environment=os.environ)
     assert outcome.done, outcome.problems
-    hook = seal("http://127.0.0.1:9/hook")  # nobody listens: the message waits
-    Channel.objects.create(
+    create_channel(
         name="on call",
         kind="webhook",
         team=Team.objects.get(slug="lab"),
-        address_sealed=hook,
+        address="http://127.0.0.1:9/hook",  # nobody listens: the message waits
         events=["fail"],
+        actor=ACTOR,
     )
     for each in outcome.deployments:
         add_file_plans(deployment=each.deployment, plans=each.plans, actor=ACTOR)

@@ -3,9 +3,15 @@ from __future__ import annotations
 import pytest
 from django.core.exceptions import PermissionDenied
 
-from kvaudit.accounts.sealing import unseal
 from kvaudit.ledger.models import Entry
-from kvaudit.notify.channels import BadChannel, address_shown, create_channel, remove_channel, switch_channel
+from kvaudit.notify.channels import (
+    BadChannel,
+    address_shown,
+    create_channel,
+    opened,
+    remove_channel,
+    switch_channel,
+)
 from kvaudit.notify.models import Channel, OutboxMessage
 from tests import factories
 
@@ -20,7 +26,7 @@ def test_address_and_secret_are_sealed_and_the_secret_is_given_once() -> None:
     assert "secret-path" not in stored
     assert secret not in stored
     assert channel.address_shown == "https://hooks.example.org/..."
-    assert (unseal(channel.address_sealed), unseal(channel.secret_sealed)) == (HOOK, secret)
+    assert opened(channel) == (HOOK, secret)
     assert Entry.objects.get().kind == "channel.created"
 
 

@@ -16,9 +16,8 @@ from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
-from kvaudit.accounts.sealing import unseal
 from kvaudit.notify import delivery, services
-from kvaudit.notify.channels import create_channel
+from kvaudit.notify.channels import create_channel, opened
 from kvaudit.notify.models import Channel, OutboxMessage
 from kvaudit.notify.signing import HEADER, holds
 from kvaudit.notify.tasks import deliver
@@ -83,7 +82,7 @@ def test_a_webhook_is_signed_and_sent_once(receiver: Receiver) -> None:
 
     [(path, headers, body)] = receiver.got
     assert path == "/hook/path-secret?k=v"
-    secret = unseal(Channel.objects.get().secret_sealed)
+    secret = opened(Channel.objects.get())[1]
     assert holds(headers[HEADER], body, secret, int(time.time()))
     assert headers["X-KVAudit-Delivery"] == str(message.pk)
     assert json.loads(body)["payload"] == {

@@ -9,24 +9,38 @@ import pytest
 from cryptography.fernet import Fernet
 from django.apps import apps
 from django.core.management import CommandError, call_command
+from django.db.models import BinaryField, CharField, TextField
 
+from kvaudit.accounts.sealed_fields import place_of, sealed_columns
 from kvaudit.fleet import services
 from kvaudit.fleet.loading import load_target
 from kvaudit.fleet.models import Tenant
 from kvaudit.ledger.models import Entry
 from kvaudit.notify.channels import create_channel
-from kvaudit.ops.management.commands.reseal import SEALED
+from kvaudit.notify.models import Channel
 from tests import factories
 
 
-def test_every_sealed_column_is_known() -> None:
-    columns = {
+def test_no_sealed_column_can_be_forgotten() -> None:
+    """What is called sealed is a `SealedField`, which reseal finds; and only for those can be sealed."""
+    named = {
         (model, field.name)
         for model in apps.get_models()
         for field in model._meta.get_fields()
-        if field.name.endswith("_sealed")
+        if "sealed" in field.name and isinstance(field, TextField | BinaryField | CharField)
     }
-    assert columns == set(SEALED)
+    assert named == {(model, field.name) for model, field in sealed_columns()}
+    assert len(named) == 6
+    for model, field in sealed_columns():
+        assert {each for each in field.row if each != "id"} <= {each.attname for each in model._meta.fields}
+        assert field.row, f"{model._meta.label}.{field.name} must say what identifies its row"
+
+
+def test_nothing_is_sealed_for_another_column() -> None:
+    with pytest.raises(TypeError, match=r"fleet\.Tenant\.key_env"):
+        place_of(Tenant(deployment_id=1, name="a"), "key_env")
+    with pytest.raises(ValueError, match="must be saved"):
+        place_of(Channel(), "secret_sealed")
 
 
 @pytest.mark.django_db

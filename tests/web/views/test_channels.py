@@ -11,10 +11,9 @@ from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
-from kvaudit.accounts.sealing import unseal
 from kvaudit.ledger.models import Entry
 from kvaudit.notify import delivery, services
-from kvaudit.notify.channels import create_channel
+from kvaudit.notify.channels import create_channel, opened
 from kvaudit.notify.models import Channel, OutboxMessage
 from tests.factories import a_user, an_admin
 
@@ -73,11 +72,11 @@ def one(channel: Channel, more: str = "") -> str:
 def test_a_drawn_secret_is_shown_once_and_the_address_never(admin):
     answer = admin.post(NEW, GOOD)
     channel = Channel.objects.get()
-    secret = unseal(channel.secret_sealed)
+    secret = opened(channel)[1]
     page = answer.content.decode()
     assert secret in page
     assert "no-store" in answer["Cache-Control"]
-    assert (channel.team, channel.events, unseal(channel.address_sealed)) == (None, ["fail", "error"], HOOK)
+    assert (channel.team, channel.events, opened(channel)[0]) == (None, ["fail", "error"], HOOK)
     for shown in (page, read(admin), read(admin, one(channel))):
         assert "secret-path" not in shown
         assert "https://hooks.example.org/..." in read(admin)
@@ -90,7 +89,7 @@ def test_a_secret_of_one_s_own_is_not_shown_at_all(admin):
     channel = Channel.objects.get()
     assert answer.redirect_chain == [(one(channel), 302)]
     assert "correct horse" not in answer.content.decode()
-    assert unseal(channel.secret_sealed) == "correct horse battery"
+    assert opened(channel)[1] == "correct horse battery"
 
 
 @pytest.mark.parametrize(

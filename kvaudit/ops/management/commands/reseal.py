@@ -5,21 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import models, transaction
+from django.db import transaction
 
+from kvaudit.accounts.sealed_fields import place_of, sealed_columns
 from kvaudit.accounts.sealing import SealBroken, reseal
-from kvaudit.fleet.models import Node, Tenant
 from kvaudit.ledger.services import record
-from kvaudit.notify.models import Channel
-
-SEALED: tuple[tuple[type[models.Model], str], ...] = (
-    (Node, "headers_sealed"),
-    (Tenant, "credential_sealed"),
-    (Tenant, "salt_sealed"),
-    (Channel, "address_sealed"),
-    (Channel, "secret_sealed"),
-)
-"""Every sealed column; a test compares this with the models."""
 
 
 class Command(BaseCommand):
@@ -36,16 +26,20 @@ class Command(BaseCommand):
 
 @transaction.atomic
 def reseal_all() -> int:
-    """All or nothing; returns how many. Raises `SealBroken`, naming the row."""
+    """All or nothing, one row in memory; returns how many. Raises `SealBroken`, naming the row."""
     count = 0
-    for model, column in SEALED:
-        rows = model._default_manager.exclude(**{column: ""}).select_for_update()
-        for pk, sealed in list(rows.values_list("pk", column)):
+    for model, field in sealed_columns():
+        rows = model._default_manager.select_for_update(of=("self",))
+        stored = model._default_manager.exclude(**{field.name: ""})
+        for pk in list(stored.order_by("pk").values_list("pk", flat=True)):
+            row = rows.filter(pk=pk).first()
+            if row is None or not getattr(row, field.name):
+                continue
             try:
-                changed = reseal(sealed)
+                changed = reseal(getattr(row, field.name), place_of(row, field.name))
             except SealBroken as problem:
                 raise SealBroken(f"{model._meta.label} {pk}: {problem}") from None
-            model._default_manager.filter(pk=pk).update(**{column: changed})
+            model._default_manager.filter(pk=pk).update(**{field.name: changed})
             count += 1
     record(actor="command:reseal", kind="secrets.resealed", subject="fleet")
     return count
