@@ -23,7 +23,7 @@ from kvaudit.fleetfile import (
     parse_fleet_csv,
     values,
 )
-from kvaudit.fleetfile.equal_keys import equal_keys
+from kvaudit.fleetfile.keys import bearer_value, equal_keys
 from kvaudit.fleetfile.schema import LARGEST_FILE
 from kvaudit.transport import KeyForElsewhere, origin_of
 
@@ -306,13 +306,13 @@ def _named(given: Sequence[tuple[str, str, str]], credentials: Credentials) -> t
 def _bearer(variable: str, what: str, environ: Mapping[str, str]) -> Credentials:
     if not variable:
         return Credentials()
-    return Credentials(headers=(("Authorization", f"Bearer {_secret(variable, what, environ)}"),))
+    return Credentials(headers=(("Authorization", bearer_value(_secret(variable, what, environ))),))
 
 
 def _credentials(described: FleetNode | FleetTenant, what: str, environ: Mapping[str, str]) -> Credentials:
     headers = [(name, _secret(variable, what, environ)) for name, variable in described.headers_env]
     if described.key_env:
-        headers.append(("Authorization", f"Bearer {_secret(described.key_env, what, environ)}"))
+        headers.append(("Authorization", bearer_value(_secret(described.key_env, what, environ))))
     if isinstance(described, FleetTenant):
         return Credentials(headers=tuple(headers))
     return Credentials(

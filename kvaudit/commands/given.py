@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from kvaudit import targets
 from kvaudit.commands.arguments import UsageError
-from kvaudit.fleetfile.equal_keys import equal_keys
+from kvaudit.fleetfile.keys import equal_keys
 from kvaudit.targets import Credentials, Node, Target
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from kvaudit.accounts.sealing import Opened, Place, SealBroken, open_sealed, seal, unseal
+from kvaudit.fleetfile.keys import bearer_value
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -21,7 +22,7 @@ class BadHeaders(ValueError):
 
 def bearer(key: str) -> Headers:
     """The usual header for an API key."""
-    return (("Authorization", f"Bearer {key.strip()}"),)
+    return (("Authorization", bearer_value(key)),)
 
 
 def check_headers(headers: Iterable[tuple[str, str]]) -> None:

@@ -3,23 +3,30 @@ whether two tenants hold one."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.sealing import SealBroken
 from kvaudit.fleet.addresses import origins_of_node, origins_of_tenants
 from kvaudit.fleet.credentials import Headers, open_headers
 from kvaudit.fleet.models import Deployment, Node, Tenant
-from kvaudit.fleetfile.equal_keys import equal_keys
+from kvaudit.fleetfile.keys import equal_keys
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A tenant's or node's key: ``stored`` at all, and the ``problem`` for which it is not sent, or ""."""
+    """A tenant's or node's key: whether one is stored, where it is sent, and the ``problem`` for which it
+    is not, or ""."""
 
+    kind: str  # tenant or node
     name: str
     stored: bool
+    set_at: datetime | None
+    origins: tuple[str, ...]
     problem: str = ""
 
 
@@ -27,9 +34,16 @@ def keys_of(deployment: Deployment, tenants: Iterable[Tenant], nodes: Collection
     """One for each tenant, then one for each node."""
     asked = origins_of_tenants(deployment, nodes)
     return [
-        *(_stored(each, "credential_sealed", f"tenant {each.name}", asked) for each in tenants),
-        *(_stored(each, "headers_sealed", f"node {each.name}", origins_of_node(each)) for each in nodes),
+        *(_stored("tenant", each, "credential_sealed", asked, each.credential_set_at) for each in tenants),
+        *(_stored("node", each, "headers_sealed", origins_of_node(each), None) for each in nodes),
     ]
+
+
+def addresses_shown(keys: Iterable[StoredKey]) -> str:
+    """Names the addresses that a person saw who enters a key: it is for these, not for what somebody
+    makes of them in between."""
+    seen = [[each.kind, each.name, *each.origins] for each in keys]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
 def equal_stored_keys(tenants: Iterable[Tenant]) -> str:
@@ -45,10 +59,12 @@ def _headers(tenant: Tenant) -> Headers:
         return ()
 
 
-def _stored(row: Tenant | Node, column: str, name: str, asked: frozenset[str]) -> StoredKey:
-    sealed = getattr(row, column)
+def _stored(
+    kind: str, row: Tenant | Node, column: str, asked: frozenset[str], set_at: datetime | None
+) -> StoredKey:
+    sealed, problem = getattr(row, column), ""
     try:
         open_headers(sealed, place_of(row, column), sent_to=asked)
-    except SealBroken as problem:
-        return StoredKey(name, True, str(problem))
-    return StoredKey(name, bool(sealed))
+    except SealBroken as fault:
+        problem = str(fault)
+    return StoredKey(kind, row.name, bool(sealed), set_at, tuple(sorted(asked - {""})), problem)

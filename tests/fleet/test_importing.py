@@ -242,7 +242,14 @@ def test_a_retired_deployment_comes_back_when_it_is_imported_again() -> None:
 
     imported()
     retire_deployment(deployment=Deployment.objects.get(), actor="system:tests")
-    assert lines(imported()) == ["glm-prod: deployment changed (retired: True -> False)"]
+    assert not Node.objects.exclude(headers_sealed="").exists()
+    assert not Tenant.objects.exclude(credential_sealed="").exists()
+    assert lines(imported()) == [
+        "glm-prod: deployment changed (retired: True -> False)",
+        "glm-prod: node prefill-0 changed (headers: - -> set)",
+        "glm-prod: tenant a changed (key: - -> set)",
+        "glm-prod: tenant b changed (key: - -> set)",
+    ]
     assert Deployment.objects.get().retired_at is None
 
 

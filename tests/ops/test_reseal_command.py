@@ -15,10 +15,12 @@ from kvaudit.accounts.sealed_fields import place_of, sealed_columns
 from kvaudit.fleet import services
 from kvaudit.fleet.loading import load_target
 from kvaudit.fleet.models import Tenant
+from kvaudit.inquiries.reading import Parts
 from kvaudit.ledger.models import Entry
 from kvaudit.notify.channels import create_channel
 from kvaudit.notify.models import Channel
 from tests import factories
+from tests.inquiries.imports import LOG, begun
 
 
 def test_no_sealed_column_can_be_forgotten() -> None:
@@ -45,18 +47,21 @@ def test_nothing_is_sealed_for_another_column() -> None:
 
 @pytest.mark.django_db
 def test_after_it_the_old_key_may_go(settings: Any) -> None:
-    deployment = factories.a_deployment()
+    deployment = factories.a_deployment(entry="http://gw.example")
     services.set_node_headers(node=factories.a_node(deployment), headers=[("X", "y")], actor="system:tests")
     tenant = Tenant.objects.create(deployment=deployment, name="t")
     services.set_tenant_key(tenant=tenant, key="k", actor="system:tests")
     create_channel(kind="webhook", name="c", address="https://h.example/x", actor="system:tests")
+    work = begun(LOG)
+    parts = work.parts.count()
 
     old, new = settings.ENCRYPTION_KEYS[0], Fernet.generate_key().decode()
     settings.ENCRYPTION_KEYS = [new, old]
     out = io.StringIO()
     call_command("reseal", stdout=out)
-    assert out.getvalue().startswith("4 secrets")
+    assert out.getvalue().startswith(f"{4 + parts} secrets")
     settings.ENCRYPTION_KEYS = [new]
+    assert io.BufferedReader(Parts(work)).read() == LOG
     target = load_target(deployment)
     assert target.nodes[0].credentials.headers == (("X", "y"),)
     assert target.tenants[0].credentials.headers == (("Authorization", "Bearer k"),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -11,6 +12,7 @@ from kvaudit.audits.defaults import ensure_default_plans
 from kvaudit.fleet import services
 from kvaudit.fleet.credentials import BadHeaders, bearer
 from kvaudit.fleet.models import Deployment, Node, Tenant
+from kvaudit.fleet.stored_keys import StoredKey, addresses_shown, equal_stored_keys, keys_of
 from kvaudit.web.forms import KeyForm
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 
@@ -21,10 +23,12 @@ NOT_YOURS = "Keys are set by operators of the deployment's team."
 def keys(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
     require(request.user, "edit_fleet", deployment.team, NOT_YOURS)
-    form = KeyForm(request.POST or None, choices=_choices(deployment))
+    stored = _stored(deployment)
+    shown = addresses_shown(stored)
+    form = KeyForm(request.POST or None, choices=_choices(stored))
     if request.method == "POST" and form.is_valid():
         try:
-            said = _store(request, deployment, form)
+            said = _store(request, deployment, form, shown)
         except BadHeaders as problem:
             form.add_error("key", str(problem))
         else:
@@ -35,21 +39,38 @@ def keys(request: SignedIn, slug: str) -> HttpResponse:
         "section": "fleet",
         "now": timezone.now(),
         "deployment": deployment,
-        "nodes": Node.objects.current().filter(deployment=deployment),
-        "tenants": Tenant.objects.current().filter(deployment=deployment),
+        "stored": stored,
+        "addresses": shown,
+        "equal": equal_stored_keys(Tenant.objects.current().filter(deployment=deployment)),
         "form": form,
     }
     return render(request, "deployment/keys.html", context)
 
 
-def _choices(deployment: Deployment) -> list[tuple[str, str]]:
+def _choices(stored: list[StoredKey]) -> list[tuple[str, str]]:
     """``tenant:NAME`` and ``node:NAME``; names, since a node's row is replaced when it changes."""
-    tenants = Tenant.objects.current().filter(deployment=deployment).values_list("name", flat=True)
-    nodes = Node.objects.current().filter(deployment=deployment).values_list("name", flat=True)
-    return [(f"tenant:{n}", f"tenant {n}") for n in tenants] + [(f"node:{n}", f"node {n}") for n in nodes]
+    return [(f"{each.kind}:{each.name}", f"{each.kind} {each.name}") for each in stored]
 
 
-def _store(request: SignedIn, deployment: Deployment, form: KeyForm) -> str:
+def _stored(deployment: Deployment) -> list[StoredKey]:
+    return keys_of(
+        deployment,
+        Tenant.objects.current().filter(deployment=deployment),
+        list(Node.objects.current().filter(deployment=deployment)),
+    )
+
+
+@transaction.atomic
+def _store(request: SignedIn, deployment: Deployment, form: KeyForm, shown: str) -> str:
+    """Store or remove what was entered; the sentence that says so. Raises `BadHeaders`, also where the
+    addresses are no longer those that the page showed: the key is for these."""
+    locked = Deployment.objects.select_for_update(of=("self",)).get(pk=deployment.pk)
+    seen = request.POST.get("addresses", shown)
+    if form.cleaned_data["key"] and seen != addresses_shown(_stored(locked)):
+        raise BadHeaders(
+            "The addresses changed since this page was shown, so nothing was stored: look at where the key "
+            "would be sent now, then enter it again."
+        )
     kind, _, name = form.cleaned_data["whose"].partition(":")
     key, header = form.cleaned_data["key"], form.cleaned_data["header"]
     done = f"The key of {kind} {name} was {'stored' if key else 'removed'}."

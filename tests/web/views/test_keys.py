@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.fleet.credentials import open_headers
-from kvaudit.fleet.models import Node, Tenant
+from kvaudit.fleet.models import Deployment, Node, Tenant
+from kvaudit.fleet.services import set_tenant_key
 from kvaudit.ledger.models import Entry
 
 
@@ -52,3 +55,47 @@ def test_who_may(people, pair):
     assert people.viewer.get(PATH).status_code == 403
     assert people.viewer.post(PATH, {"whose": "node:prefill-0", "key": KEY}).status_code == 403
     assert people.operator.get(PATH).status_code == 200
+
+
+def test_a_key_is_for_the_addresses_that_the_page_showed(people, pair):
+    """Somebody changes the entry between the page and the answer to it."""
+    tenant = Tenant.objects.create(deployment=pair, name="audit-a")
+    Deployment.objects.update(entry="http://gateway.example")
+    page = people.operator.get(PATH)
+    assert "http://gateway.example:80" in page.content.decode()
+    posted = {"whose": "tenant:audit-a", "key": KEY, "addresses": page.context["addresses"]}
+    Deployment.objects.update(entry="http://evil.example")
+    answer = people.operator.post(PATH, posted).content.decode()
+    assert "The addresses changed since this page was shown" in answer
+    assert "http://evil.example:80" in answer
+    assert KEY not in answer
+    tenant.refresh_from_db()
+    assert not tenant.has_credential
+    posted["addresses"] = people.operator.get(PATH).context["addresses"]
+    assert people.operator.post(PATH, posted).status_code == 302
+
+
+def test_the_page_says_which_key_must_be_entered_again(people, pair):
+    tenant = Tenant.objects.create(deployment=pair, name="audit-a")
+    Deployment.objects.update(entry="http://gateway.example")
+    set_tenant_key(tenant=tenant, key=KEY, actor="system:tests")
+    assert "enter it again" not in people.operator.get(PATH).content.decode()
+    Deployment.objects.update(entry="http://other.example")
+    assert "enter it again" in people.operator.get(PATH).content.decode()
+    Tenant.objects.update(credential_sealed="gAAAAold")
+    assert "Enter it again" in people.operator.get(PATH).content.decode()
+
+
+@pytest.mark.parametrize(
+    "form", [{"key": KEY}, {"key": f" Bearer {KEY} "}, {"key": KEY, "header": "x-api-key"}]
+)
+def test_two_tenants_do_not_get_one_key(people, pair, form):
+    first = Tenant.objects.create(deployment=pair, name="audit-a")
+    second = Tenant.objects.create(deployment=pair, name="audit-b")
+    set_tenant_key(tenant=first, key=KEY, actor="system:tests")
+    answer = people.operator.post(PATH, {"whose": "tenant:audit-b", **form}).content.decode()
+    assert "have one and the same key" in answer
+    assert KEY not in answer
+    second.refresh_from_db()
+    assert not second.has_credential
+    assert people.operator.post(PATH, {"whose": "tenant:audit-a", **form}).status_code == 302, "its own again"

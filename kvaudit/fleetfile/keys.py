@@ -1,5 +1,8 @@
-"""Whether two tenants hold one and the same key. Telling tenants apart takes two: with one key, what one
-of them gets back of the other is its own, and every check of isolation would pass by construction."""
+"""Keys as people write them, and whether two tenants hold one and the same.
+
+Telling tenants apart takes two keys: with one, what a tenant gets back of the other is its own, and every
+check of isolation would pass by construction.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from collections.abc import Iterable
 
 Headers = Iterable[tuple[str, str]]
 
-_SCHEME = re.compile(r"\s*(?:bearer|token|basic|apikey|api-key|key)\s+", re.IGNORECASE)
+_BEARER = re.compile(r"(?:bearer\s+)+", re.IGNORECASE)
+_SCHEME = re.compile(r"(?:(?:bearer|token|basic|apikey|api-key|key)\s+)+", re.IGNORECASE)
 _NAMES_THE_TENANT = re.compile(
     r"tenant|organi[sz]ation|\borg\b|account|project|customer|workspace|consumer|user|client|team",
     re.IGNORECASE,
@@ -27,8 +31,17 @@ def key_of(headers: Headers) -> frozenset[str]:
 
 
 def bare(value: str) -> str:
-    """The key of a header's value: without spaces around it, quotes, and the word Bearer."""
-    return _SCHEME.sub("", value.strip().strip("'\"").strip(), count=1).strip()
+    """The key of a header's value: without spaces and quotes around it, and the word before it."""
+    text = value.strip().strip("'\"").strip()
+    start = _SCHEME.match(text)
+    return text[start.end() :].strip() if start else text
+
+
+def bearer_value(key: str) -> str:
+    """The value of Authorization for a key, also where the word Bearer was pasted with it."""
+    text = key.strip()
+    start = _BEARER.match(text)
+    return f"Bearer {text[start.end() :] if start else text}"
 
 
 def equal_keys(tenants: Iterable[tuple[str, Headers]]) -> str:
