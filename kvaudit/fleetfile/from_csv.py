@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kvaudit.fleetfile import values
+from kvaudit.fleetfile.keys import equal_variables
 from kvaudit.fleetfile.reader import MOST_PROBLEMS
 from kvaudit.fleetfile.schema import FleetDeployment, FleetFile, FleetNode, FleetTenant, Problem
 from kvaudit.fleetfile.tree import Unreadable, decode
@@ -93,6 +94,8 @@ class _Rows:
         described = self.deployment(fields, slug, line)
         node = self.node(fields, line, len(known.nodes) if known else 0)
         if known is None:
+            if same := equal_variables(described.tenants):
+                self.wrong(line, same)
             if slug and node:
                 self.deployments[slug] = replace(described, nodes=(node,))
             return

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvaudit.fleetfile import values
+from kvaudit.fleetfile.keys import equal_variables
 from kvaudit.fleetfile.reader import Reader
 from kvaudit.fleetfile.schema import (
     SCHEMA,
@@ -97,6 +98,8 @@ class _FleetReader(Reader):
             self.wrong(branch.line, "The deployment lists no nodes: give the URL of each process to audit.")
         tenants = self.each(fields.get("tenants"), "tenants", self.tenant)
         plans = self.each(fields.get("plans"), "plans", self.plan)
+        if same := equal_variables(tenants):
+            self.wrong(fields["tenants"].line, same)
         self.unique([(each.name, each.line) for each in nodes], "node name")
         self.unique([(each.url.lower(), each.line) for each in nodes], "node URL")
         self.unique([(each.name, each.line) for each in tenants], "tenant name")

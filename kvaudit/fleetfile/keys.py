@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from kvaudit.fleetfile.schema import FleetTenant
+
 Headers = Iterable[tuple[str, str]]
 
 _BEARER = re.compile(r"(?:bearer\s+)+", re.IGNORECASE)
@@ -55,6 +57,14 @@ def equal_keys(tenants: Iterable[tuple[str, Headers]]) -> str:
             return sentence(first[key], name)
         first[key] = name
     return ""
+
+
+def equal_variables(tenants: Iterable[FleetTenant]) -> str:
+    """The sentence that says which tenants are given their key by the same variables; "" for none."""
+    return equal_keys(
+        (tenant.name, [*tenant.headers_env, *([("", tenant.key_env)] if tenant.key_env else [])])
+        for tenant in tenants
+    )
 
 
 def sentence(first: str, second: str) -> str:

@@ -468,3 +468,40 @@ def test_the_longest_and_oddest_values_are_stored_or_refused(field: str, stored:
     outcome = imported(text)
     assert (outcome.done, bool(outcome.problems)) == (stored, not stored)
     assert Deployment.objects.count() == int(stored)
+
+
+@pytest.mark.parametrize("second", ["tenant-key-a", " tenant-key-a ", "Bearer tenant-key-a"])
+def test_one_key_for_two_tenants_is_refused_and_not_repeated(second: str) -> None:
+    outcome = imported(keys={**KEYS, "TENANT_B": second})
+    [problem] = outcome.problems
+    assert "tenants a and b have one and the same key" in problem.sentence
+    assert "tenant-key-a" not in repr(outcome)
+    assert not Deployment.objects.exists()
+    imported()
+    renewed = imported(keys={"TENANT_B": second})  # against what is stored of the other
+    assert "one and the same key" in renewed.problems[0].sentence
+
+
+def test_one_stored_key_for_two_tenants_ends_active_checks_in_error() -> None:
+    """As an installation may hold it since before it was refused."""
+    import asyncio
+
+    from kvaudit import runner
+    from kvaudit.accounts.sealed_fields import place_of
+    from kvaudit.fleet.addresses import origins_of_tenants
+    from kvaudit.fleet.credentials import bearer, seal_headers
+
+    imported()
+    deployment = Deployment.objects.get()
+    for tenant in Tenant.objects.all():
+        place = place_of(tenant, "credential_sealed")
+        tenant.credential_sealed = seal_headers(bearer("equal-key"), place, origins_of_tenants(deployment))
+        tenant.save()
+    target = load_target(deployment)
+    _, results = asyncio.run(
+        runner.results(target, ["pool", "canary", "prefix", "session"], budget=runner.Budget(seconds=2))
+    )
+    for result in results[1:]:
+        assert result.verdict == "error"
+        assert "one and the same key" in result.summary
+        assert "equal-key" not in repr(result)
