@@ -25,6 +25,7 @@ from kvaudit.fleetfile import (
 )
 from kvaudit.fleetfile.keys import bearer_value, equal_keys
 from kvaudit.fleetfile.schema import LARGEST_FILE
+from kvaudit.text.quoting import quoted, without_keys
 from kvaudit.transport import KeyForElsewhere, origin_of
 
 if TYPE_CHECKING:
@@ -131,7 +132,11 @@ def tenants_origins(entry: str, nodes: Sequence[str], session: str) -> frozenset
 
 
 class TargetError(ValueError):
-    """A flag, a file or the environment cannot be used; the text is the sentence to print."""
+    """A flag, a file or the environment cannot be used; the text is the sentence to print. Whatever in it
+    could be a key, given in the place of a variable's name, is not repeated."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(without_keys(sentence))
 
 
 def from_flags(
@@ -185,7 +190,9 @@ def parse_node(flag: str) -> tuple[str, str]:
     if not equals or "://" in role:
         return "", values.url(flag, "--node")
     if role not in values.ROLES:
-        raise TargetError(f"--node: the role {role[:40]!r} is unknown; use one of {', '.join(values.ROLES)}.")
+        raise TargetError(
+            f"--node: the role {quoted(role)} is unknown; use one of {', '.join(values.ROLES)}."
+        )
     return role, values.url(address, "--node")
 
 
@@ -211,7 +218,7 @@ def from_file(
     chosen = [each for each in fleet.deployments if not deployment or each.slug == deployment]
     if not chosen:
         slugs = ", ".join(each.slug for each in fleet.deployments)
-        raise TargetError(f"{file} has no deployment {deployment!r}; it describes {slugs}.")
+        raise TargetError(f"{file} has no deployment {quoted(deployment)}; it describes {slugs}.")
     return tuple(from_deployment(each, environ=environ, as_tenants=as_tenants) for each in chosen)
 
 
@@ -284,7 +291,7 @@ def _rules(
         pins=default.pins if pins is None else tuple(values.pin(each) for each in pins),
         context=None if context is None else values.tokens(context, "--context"),
         edge_limit=None if edge_limit is None else values.tokens(edge_limit, "--edge-limit"),
-        conditions=dict(conditions or {}),
+        conditions={values.condition(name): met for name, met in (conditions or {}).items()},
     )
 
 

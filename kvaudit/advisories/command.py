@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from kvaudit.advisories import names
 from kvaudit.advisories.load import Advisory, AdvisorySet, shipped
 from kvaudit.advisories.match import Match, Subject, matches
 from kvaudit.advisories.pins import engine_id
 from kvaudit.advisories.versions import Build, parse_build
+from kvaudit.text.quoting import nearest, quoted
 from kvaudit.verdict import Verdict
 
 SCHEMA = "kvaudit.advisories/1"
@@ -68,7 +70,7 @@ def _list(given: argparse.Namespace) -> int:
     known = shipped()
     chosen = [each for each in known.advisories if not engine or engine in _names(each)]
     if engine and not chosen:
-        raise _Usage(f"no advisory speaks of {engine}; they speak of {', '.join(_engines(known))}.")
+        raise _Usage(_no_engine(engine, known))
     if given.json:
         rows = [_row(each) for each in chosen]
         _write(
@@ -90,9 +92,8 @@ def _match(given: argparse.Namespace) -> int:
     engine, build = engine_id(given.engine), parse_build(given.version)
     components = dict(_pair(each) for each in given.component)
     if engine not in _engines(known):
-        raise _Usage(f"no advisory speaks of {engine}; they speak of {', '.join(_engines(known))}.")
+        raise _Usage(_no_engine(engine, known))
     said = dict(_condition(each) for each in given.condition)
-    _known_conditions(known, said)
     found = matches(Subject(engine, build, components, lambda name: said.get(name)))
     verdict = _verdict(found, build)
     if given.json:
@@ -145,28 +146,30 @@ def _summary(verdict: Verdict, found: Sequence[Match], engine: str, build: Build
 def _pair(text: str) -> tuple[str, str]:
     name, _, version = text.partition("=")
     if not name.strip():
-        raise _Usage(f"--component {text!r} must be NAME=VERSION, such as lmcache=0.5.2")
-    return engine_id(name), version.lstrip("=").strip()
+        raise _Usage(f"--component {quoted(text)} must be NAME=VERSION, such as lmcache=0.5.2")
+    return _known(names.component, name), version.lstrip("=").strip()
 
 
 def _condition(text: str) -> tuple[str, bool]:
     """``nixl``, ``nixl=true`` or ``nixl=false``; a condition's own name may hold ``<``, ``>`` or ``=``."""
     name, equals, answer = text.rpartition("=")
     if equals and answer.lower() in ("true", "false"):
-        return name.strip(), answer.lower() == "true"
-    return text.strip(), True
+        return _known(names.condition, name), answer.lower() == "true"
+    return _known(names.condition, text), True
 
 
-def _known_conditions(known: AdvisorySet, said: dict[str, bool]) -> None:
-    """A misspelt condition would silently decide nothing."""
-    names = {condition for each in known.advisories for condition in each.conditions} | set(_engines(known))
-    for name in said:
-        if name not in names:
-            from difflib import get_close_matches
+def _known(read: Callable[[str], str], name: str) -> str:
+    """A misspelt name would silently decide nothing."""
+    try:
+        return read(name)
+    except ValueError as problem:
+        raise _Usage(str(problem)) from None
 
-            near = get_close_matches(name, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else "see kvaudit advisories list --json."
-            raise _Usage(f"no advisory has the condition {name!r}; {hint}")
+
+def _no_engine(engine: str, known: AdvisorySet) -> str:
+    near = nearest(engine, _engines(known))
+    hint = f"did you mean {near}?" if near else f"they speak of {', '.join(_engines(known))}."
+    return f"no advisory speaks of {quoted(engine)}; {hint}"
 
 
 def _names(advisory: Advisory) -> tuple[str, ...]:

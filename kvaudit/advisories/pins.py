@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from kvaudit.advisories.versions import Build, holds, parse_range
+from kvaudit.text.quoting import quoted
 
 _PIN = re.compile(r"^\s*([A-Za-z][A-Za-z0-9._-]*?)\s*((?:[<>=!~]).*)$")
 ALIASES = {"tensorrt-llm": "trtllm", "tensorrt_llm": "trtllm", "trt-llm": "trtllm", "llama.cpp": "llamacpp"}
@@ -41,11 +42,11 @@ def parse_pin(text: str) -> Pin:
     """One pin; ValueError with a sentence when it cannot be read."""
     match = _PIN.match(text)
     if not match:
-        raise ValueError(f"The pin {text!r} must be an engine and a range, such as sglang>=0.5.22.")
+        raise ValueError(f"The pin {quoted(text)} must be an engine and a range, such as sglang>=0.5.22.")
     try:
         clauses = parse_range(match[2])
     except ValueError as problem:
-        raise ValueError(f"The pin {text!r} cannot be read: {problem}.") from None
+        raise ValueError(f"The pin {quoted(text)} cannot be read: {problem}.") from None
     return Pin(engine_id(match[1]), match[2].strip(), clauses)
 
 

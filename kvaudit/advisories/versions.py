@@ -17,6 +17,8 @@ from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
+from kvaudit.text.quoting import quoted
+
 Kind = Literal["release", "candidate", "nightly", "vendor", "unknown"]
 
 _LONGEST = 200
@@ -130,7 +132,7 @@ def parse_range(text: str) -> tuple[tuple[str, Version], ...]:
                 raise InvalidVersion(each)
             pairs += _clauses(clause[1], clause[2])
     except InvalidVersion:
-        raise ValueError(f"{text!r} is no version range; write one like >=0.4.7,<0.5.20") from None
+        raise ValueError(f"{quoted(text)} is no version range; write one like >=0.4.7,<0.5.20") from None
     return tuple(sorted(pairs, key=lambda pair: (pair[1], pair[0])))
 
 

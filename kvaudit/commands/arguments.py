@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from kvaudit import report
+from kvaudit.text.quoting import without_keys
 from kvaudit.verdict import Verdict
 
 
 class UsageError(Exception):
-    """The command line cannot be used; the text is the sentence to print."""
+    """The command line cannot be used; the text is the sentence to print. Whatever in it could be a key is
+    not repeated: standard error ends up in the logs of pipelines."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(without_keys(sentence))
 
 
 class Parser(argparse.ArgumentParser):

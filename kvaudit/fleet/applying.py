@@ -25,6 +25,7 @@ from kvaudit.fleet.models import Consent, Deployment, Node, Pin
 from kvaudit.fleet.reading import note_removal
 from kvaudit.fleet.services import close, replace_node
 from kvaudit.fleetfile import FleetDeployment, FleetNode
+from kvaudit.text.quoting import quoted
 from kvaudit.transport import origin_of
 
 _SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")  # what a URL of ours can hold
@@ -47,7 +48,7 @@ class Application:
         if not _SLUG.match(self.described.slug):
             raise Refused(
                 self.described.line,
-                f"The slug {self.described.slug!r} must be lower-case letters, digits, - and _.",
+                f"The slug {quoted(self.described.slug)} must be lower-case letters, digits, - and _.",
             )
         deployment = self._deployment()
         self._nodes(deployment)

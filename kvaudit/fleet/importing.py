@@ -23,6 +23,7 @@ from kvaudit.fleet.models import Deployment
 from kvaudit.fleetfile import FleetDeployment, FleetPlan, Problem, parse_fleet, parse_fleet_csv
 from kvaudit.ledger.chain import digest_of
 from kvaudit.ledger.services import Act, record_all
+from kvaudit.text.quoting import without_keys
 
 Format = Literal["yaml", "csv"]
 
@@ -46,6 +47,9 @@ class ImportOutcome:
     notes: tuple[str, ...] = ()
     deployments: tuple[Imported, ...] = field(default=())
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", tuple(map(without_keys, self.notes)))  # they name variables
 
     @property
     def done(self) -> bool:

@@ -17,6 +17,7 @@ from kvaudit.fleet.addresses import origins_of_node, origins_of_tenants
 from kvaudit.fleet.credentials import BadHeaders, bearer, seal_headers
 from kvaudit.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
 from kvaudit.fleet.stored_keys import equal_stored_keys
+from kvaudit.fleetfile import values
 from kvaudit.ledger.services import record
 
 KEY_FIELDS = ("credential_sealed", "credential_set_at", "credential_set_by", "key_env")
@@ -92,13 +93,13 @@ def set_pin(
     *, engine: str, specifier: str, actor: Actor, deployment: Deployment | None = None, reason: str = ""
 ) -> Pin | None:
     """Pin an engine's versions for one deployment or, without one, for the fleet. An empty
-    ``specifier`` ends the pin. Raises ValueError with a sentence for a range that cannot be read, and when
-    somebody else sets the same pin at the same moment."""
+    ``specifier`` ends the pin. Raises ValueError with a sentence for an engine or range that cannot be read, and
+    when somebody else sets the same pin at the same moment."""
     from kvaudit.advisories.pins import parse_pin
 
     require(actor, "edit_fleet", deployment.team if deployment else None)
     at = timezone.now()
-    wanted = parse_pin(f"{engine}{specifier}") if specifier else None
+    wanted = parse_pin(values.pin(f"{engine}{specifier}")) if specifier else None
     engine = wanted.engine if wanted else engine
     for old in Pin.objects.current().filter(engine=engine, deployment=deployment).select_for_update():
         close(old, at)

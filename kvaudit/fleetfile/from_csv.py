@@ -18,6 +18,7 @@ from kvaudit.fleetfile.reader import MOST_PROBLEMS
 from kvaudit.fleetfile.schema import FleetDeployment, FleetFile, FleetNode, FleetTenant, Problem
 from kvaudit.fleetfile.tree import Unreadable, decode
 from kvaudit.fleetfile.values import Wrong
+from kvaudit.text.quoting import quoted
 
 T = TypeVar("T")
 
@@ -68,9 +69,9 @@ class _Rows:
             return []
         for name in columns:
             if name not in COLUMNS:
-                self.wrong(1, f"The column {name[:40]!r} is unknown; {values.suggestion(name, COLUMNS)}")
+                self.wrong(1, f"The column {quoted(name)} is unknown; {values.suggestion(name, COLUMNS)}")
             elif columns.count(name) > 1:
-                self.wrong(1, f"The column {name!r} appears more than once.")
+                self.wrong(1, f"The column {quoted(name)} appears more than once.")
         for name in REQUIRED:
             if name not in columns:
                 self.wrong(1, f"The column {name!r} is missing.")
@@ -104,9 +105,12 @@ class _Rows:
             return
         for each in known.nodes:
             if each.name == node.name:
-                self.wrong(line, f"The node name {node.name!r} was already used on line {each.line}.")
+                self.wrong(line, f"The node name {quoted(node.name)} was already used on line {each.line}.")
             if each.url.lower() == node.url.lower():
-                self.wrong(line, f"The node URL {node.url!r} was already used on line {each.line}.")
+                self.wrong(
+                    line,
+                    f"The node URL {quoted(node.url, longest=120)} was already used on line {each.line}.",
+                )
         self.deployments[slug] = replace(known, nodes=(*known.nodes, node))
 
     def same(
@@ -177,7 +181,7 @@ class _Rows:
                     raise Wrong(f"{name} must be written name=VARIABLE, several separated by semicolons.")
                 key = read_key(key.strip())
                 if key in found:
-                    raise Wrong(f"{name} names {key!r} twice.")
+                    raise Wrong(f"{name} names {quoted(key)} twice.")
                 found[key] = values.variable(variable, name)
             except Wrong as problem:
                 self.wrong(line, str(problem))

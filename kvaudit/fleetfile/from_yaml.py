@@ -19,6 +19,7 @@ from kvaudit.fleetfile.schema import (
 )
 from kvaudit.fleetfile.tree import Branch, Unreadable, grow
 from kvaudit.fleetfile.values import Wrong
+from kvaudit.text.quoting import quoted
 
 if TYPE_CHECKING:
     from kvaudit.checks.session_api import SessionPlan
@@ -125,7 +126,7 @@ class _FleetReader(Reader):
             components=self.pairs(
                 fields.get("components"),
                 "components",
-                lambda key: values.plain_text(key, "a component", longest=60),
+                values.component,
                 lambda value: values.plain_text(value, "a component's version", longest=60),
             ),
             consent=consent[0],
@@ -248,7 +249,7 @@ class _FleetReader(Reader):
         return self.pairs(
             branch,
             "conditions",
-            lambda key: values.plain_text(key, "a condition", longest=80),
+            values.condition,
             lambda value: values.boolean(value, "a condition"),
         )
 
@@ -274,5 +275,5 @@ class _FleetReader(Reader):
 def _pointer(value: object) -> str:
     text = values.plain_text(value, "a pointer", longest=200)
     if not text.startswith("/") and "#/" not in text and not text.isdigit():
-        raise Wrong(f"A pointer {text!r} must be a JSON pointer such as /pool/capacity.")
+        raise Wrong(f"A pointer {quoted(text)} must be a JSON pointer such as /pool/capacity.")
     return text

@@ -9,6 +9,8 @@ from kvaudit.fleetfile import values
 from kvaudit.fleetfile.schema import Problem
 from kvaudit.fleetfile.tree import Branch
 from kvaudit.fleetfile.values import Wrong
+from kvaudit.text.quoting import quoted
+from kvaudit.transport import secret_name
 
 T = TypeVar("T")
 
@@ -45,7 +47,7 @@ class Reader:
             try:
                 read = read_key(key.value)
                 if read in found:
-                    raise Wrong(f"{name} names {read!r} twice.")
+                    raise Wrong(f"{name} names {quoted(read)} twice.")
                 if item.kind != "scalar":
                     raise Wrong(f"{name} must map each name to one value.")
                 found[read] = read_value(item.value)
@@ -65,9 +67,7 @@ class Reader:
         for key, item in branch.value:
             name = str(key.value)
             if name not in allowed:
-                self.wrong(
-                    key.line, f"{what} has no field {_shown_name(name)}; {_unknown_field(name, allowed)}"
-                )
+                self.wrong(key.line, f"{what} has no field {quoted(name)}; {_unknown_field(name, allowed)}")
             elif name in found:
                 self.wrong(key.line, f"{what} gives {name} twice (first on line {found[name].line}).")
             else:
@@ -117,15 +117,11 @@ class Reader:
         first: dict[str, int] = {}
         for name, line in named:
             if name and name in first:
-                self.wrong(line, f"The {what} {name!r} was already used on line {first[name]}.")
+                self.wrong(line, f"The {what} {quoted(name)} was already used on line {first[name]}.")
             first.setdefault(name, line)
 
 
 def _unknown_field(name: str, allowed: tuple[str, ...]) -> str:
-    if name.lower() in SECRET_WORDS:
+    if name.lower() in SECRET_WORDS or secret_name(name):
         return "secrets never stand in a fleet file; name an environment variable in key_env or headers_env."
     return values.suggestion(name, allowed)
-
-
-def _shown_name(name: str) -> str:
-    return repr(name if len(name) <= 40 else name[:37] + "...")

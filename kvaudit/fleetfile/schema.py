@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvaudit.text.quoting import without_keys
+
 if TYPE_CHECKING:
     from kvaudit.checks.session_api import SessionPlan
 
@@ -15,10 +17,14 @@ LARGEST_FILE = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One mistake: the line it is on (0 when it is about the whole file) and what to do about it."""
+    """One mistake: the line it is on (0 when it is about the whole file) and what to do about it. Whatever
+    of the file a sentence repeats, it holds nothing that could be a key."""
 
     line: int
     sentence: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sentence", without_keys(self.sentence))
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.sentence}" if self.line else self.sentence

@@ -23,6 +23,7 @@ from kvaudit.fleetfile import values
 from kvaudit.fleetfile.reader import Reader
 from kvaudit.fleetfile.tree import Branch
 from kvaudit.fleetfile.values import Wrong
+from kvaudit.text.quoting import quoted
 
 FIELDS = ("url", "steps", "pool", "largest", "wait", "without")
 STEP_FIELDS = ("method", "path", "body", "capture")
@@ -147,7 +148,7 @@ def _name(value: object) -> str:
     text = values.plain_text(value, "a captured name", longest=31)
     if not NAME.fullmatch(text) or text in OWN_NAMES:
         raise Wrong(
-            f"A captured name {text!r} must be lower-case letters, digits and underscores, and none of "
+            f"A captured name {quoted(text)} must be lower-case letters, digits and underscores, and none of "
             f"{', '.join(OWN_NAMES)}."
         )
     return text

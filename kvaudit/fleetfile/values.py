@@ -6,8 +6,10 @@ Every function returns the value or raises `Wrong` with the sentence; callers ad
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
+
+from kvaudit.text.quoting import nearest, quoted
 
 ROLES = ("prefill", "decode", "unified")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -61,7 +63,7 @@ def slug(value: object, name: str = "slug") -> str:
     text = plain_text(value, name, longest=100)
     if not _SLUG.match(text):
         raise Wrong(
-            f"{name} {text!r} must be lower-case letters and digits with single - or _ between them, like "
+            f"{name} {quoted(text)} must be lower-case letters and digits with single - or _ between them, like "
             "glm-5-prod."
         )
     return text
@@ -128,15 +130,14 @@ def boolean(value: object, name: str) -> bool:
 def choice(value: object, name: str, allowed: Collection[str]) -> str:
     text = plain_text(value, name)
     if text not in allowed:
-        raise Wrong(f"{name} {text!r} is unknown; {suggestion(text, allowed)}")
+        raise Wrong(f"{name} {quoted(text)} is unknown; {suggestion(text, allowed)}")
     return text
 
 
 def suggestion(text: str, allowed: Collection[str]) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(text, allowed, n=1)
-    return f"did you mean {near[0]}?" if near else f"use one of {', '.join(allowed)}."
+    return (
+        f"did you mean {near}?" if (near := nearest(text, allowed)) else f"use one of {', '.join(allowed)}."
+    )
 
 
 def url(value: object, name: str = "url") -> str:
@@ -144,25 +145,25 @@ def url(value: object, name: str = "url") -> str:
 
     What the URL held is repeated only when it holds no ``@``: a password must not reach a log."""
     text = plain_text(value, name, longest=500)
-    shown = text if "@" not in text else "(not shown, it holds an @)"
+    shown = quoted(text, longest=120) if "@" not in text else "(not shown, it holds an @)"
     try:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise Wrong(f"{name} {shown!r} has a bad host or port.") from None
+        raise Wrong(f"{name} {shown} has a bad host or port.") from None
     if parts.scheme not in {"http", "https"}:
-        raise Wrong(f"{name} {shown!r} must begin with http:// or https://.")
+        raise Wrong(f"{name} {shown} must begin with http:// or https://.")
     if "@" in parts.netloc:
         raise Wrong(
             f"{name} carries credentials before its host; put them into an environment variable "
             "and name it in key_env or headers_env."
         )
     if not parts.hostname or re.search(r"[\s\\<>\"^`{|}]", text):
-        raise Wrong(f"{name} {shown!r} has no usable host.")
+        raise Wrong(f"{name} {shown} has no usable host.")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise Wrong(f"{name} {shown!r} must be a base address without ? or #.")
+        raise Wrong(f"{name} {shown} must be a base address without ? or #.")
     if port == 0:
-        raise Wrong(f"{name} {shown!r} has port 0.")
+        raise Wrong(f"{name} {shown} has port 0.")
     return text.rstrip("/")
 
 
@@ -200,7 +201,7 @@ def zone(value: object, name: str = "zone") -> str:
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):
-        raise Wrong(f"{name} {text!r} is no time zone; write one like Europe/Berlin or UTC.") from None
+        raise Wrong(f"{name} {quoted(text)} is no time zone; write one like Europe/Berlin or UTC.") from None
     return text
 
 
@@ -210,7 +211,7 @@ def cron(value: object, name: str = "cron") -> str:
     fields = text.split(" ")
     if len(fields) != 5 or not all(_CRON_FIELD.match(each) for each in fields):
         raise Wrong(
-            f'{name} {text!r} must have five fields (minute hour day month weekday), such as "0 3 * * *".'
+            f'{name} {quoted(text)} must have five fields (minute hour day month weekday), such as "0 3 * * *".'
         )
     return text
 
@@ -225,15 +226,42 @@ def duration(value: object, name: str) -> int:
 
 
 def pin(value: object) -> str:
-    """A pin such as ``sglang>=0.5.22``: an engine, then a PEP 440 range."""
+    """A pin such as ``sglang>=0.5.22``: an engine, then a PEP 440 range. An engine that is not read is
+    refused: its pin would decide nothing, and stand in the place of the one that was shipped."""
     from kvaudit.advisories.pins import parse_pin
+    from kvaudit.engines import MODULES
 
     text = plain_text(value, "a pin", longest=100)
     try:
-        parse_pin(text)
+        engine = parse_pin(text).engine
     except ValueError as problem:
         raise Wrong(str(problem)) from None
+    if engine not in MODULES:
+        raise Wrong(f"The pin {quoted(text)} is for no engine that is read; {suggestion(engine, MODULES)}")
     return text
+
+
+def component(value: object) -> str:
+    """The name that advisories use for a connector or store, out of that or a package's name."""
+    from kvaudit.advisories import names
+
+    text = plain_text(value, "a component", longest=60)
+    return _known(lambda: names.component(text))
+
+
+def condition(value: object) -> str:
+    """The name of a condition that an advisory asks for."""
+    from kvaudit.advisories import names
+
+    text = plain_text(value, "a condition", longest=80)
+    return _known(lambda: names.condition(text))
+
+
+def _known(read: Callable[[], str]) -> str:
+    try:
+        return read()
+    except ValueError as problem:
+        raise Wrong(str(problem)) from None
 
 
 def kind_of(value: object) -> str:
@@ -246,5 +274,4 @@ def kind_of(value: object) -> str:
         return "a list"
     if isinstance(value, dict):
         return "a group of fields"
-    shown = str(value)
-    return repr(shown if len(shown) <= 40 else shown[:37] + "...")
+    return quoted(value)

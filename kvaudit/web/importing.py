@@ -20,6 +20,7 @@ from kvaudit.audits.planning import PlanProblem
 from kvaudit.fleet.differences import Difference, counted
 from kvaudit.fleet.importing import Format, ImportOutcome, import_fleet
 from kvaudit.fleetfile import Problem
+from kvaudit.fleetfile.excerpt import excerpt
 
 LARGEST = 2_000_000
 """Bytes that a page takes: a form field carries the text to the confirmation. Larger files go
@@ -34,7 +35,7 @@ class Unreadable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ShownProblem:
-    """A problem with the text of its line ("" when it is about the whole file)."""
+    """A problem with the text of its line, as it may be shown ("" when it is about the whole file)."""
 
     line: int
     sentence: str
@@ -105,16 +106,14 @@ def format_of(name: str, text: str) -> Format:
 def preview(text: str, format: Format, user: User) -> Preview:
     """What an import would do; changes nothing."""
     outcome = import_fleet(text, format, user, dry_run=True)
-    return shown(outcome, text)
+    return shown(outcome, text, format)
 
 
-def shown(outcome: ImportOutcome, text: str) -> Preview:
+def shown(outcome: ImportOutcome, text: str, format: Format) -> Preview:
     lines = text.splitlines()
     return Preview(
         problems=[
-            ShownProblem(
-                each.line, each.sentence, lines[each.line - 1] if 0 < each.line <= len(lines) else ""
-            )
+            ShownProblem(each.line, each.sentence, excerpt(lines, each.line, format))
             for each in outcome.problems[:MOST_SHOWN]
         ],
         differences=outcome.differences[:MOST_SHOWN],

@@ -96,3 +96,29 @@ def test_csv_is_told_by_the_name(tmp_path: Path) -> None:
     path = tmp_path / "fleet.csv"
     path.write_text("slug,team,url\nglm-prod,serving,http://10.0.0.1:30000\n")
     assert "1 deployment added" in run(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("key_env: FLEET_TEST_KEY", "key_env: {key}"),
+        ("role: prefill", "role: {key}"),
+        ("prefill-0", "'{key}', name: '{key}'"),
+        ("team: serving", "{key}: serving"),
+        ("every: 60s", "cron: '{key} * * * *'"),
+        ("checks: [pool, version]", "checks: [{key}]"),
+        ("glm-prod", "{key}!"),
+    ],
+)
+def test_no_message_repeats_a_key(file: Path, old: str, new: str, capsys: pytest.CaptureFixture[str]) -> None:
+    key = "sk-live-4f9a8b7c6d5e4f3a"
+    file.write_text(FLEET.replace(old, new.format(key=key)))
+    with pytest.raises(CommandError) as refused:
+        run(file, "--json")
+    assert key not in str(refused.value) + "".join(capsys.readouterr())
+
+
+def test_a_key_in_the_place_of_a_variables_name_is_not_repeated_by_a_note(file: Path) -> None:
+    """In capitals it passes for a name."""
+    file.write_text(FLEET.replace("FLEET_TEST_KEY", "AKIAIOSFODNN7EXAMPLE"))
+    assert "AKIAIOSFODNN7EXAMPLE" not in run(file)

@@ -11,6 +11,7 @@ from django.template.loader import render_to_string
 from kvaudit.accounts.access import can_somewhere
 from kvaudit.fleet.differences import counted
 from kvaudit.fleet.importing import Format
+from kvaudit.fleetfile.excerpt import kept
 from kvaudit.web import importing
 from kvaudit.web.page import SignedIn, page
 
@@ -41,7 +42,9 @@ def _posted(request: SignedIn) -> HttpResponse:
     if request.POST.get("step") == "confirm":
         return _confirmed(request, text, format)
     found = importing.preview(text, format, request.user)
-    return _form(request, text=text, format=format, preview=found, status=200 if found.acceptable else 422)
+    if found.acceptable:
+        return _form(request, text=text, format=format, preview=found)
+    return _form(request, text=kept(text, found.problems, format), format=format, preview=found, status=422)
 
 
 def _confirmed(request: SignedIn, text: str, format: Format) -> HttpResponse:
@@ -52,8 +55,9 @@ def _confirmed(request: SignedIn, text: str, format: Format) -> HttpResponse:
         moved = "The fleet changed since you looked, so nothing was imported. This is what would change now."
         return _form(request, text=text, format=format, preview=again, unreadable=moved, status=409)
     if outcome.problems:
-        again = importing.shown(outcome, text)
-        return _form(request, text=text, format=format, preview=again, status=422)
+        again = importing.shown(outcome, text, format)
+        typed = kept(text, outcome.problems, format)
+        return _form(request, text=typed, format=format, preview=again, status=422)
     messages.success(
         request, f"Imported: {counted(outcome.differences)}. The first audits start within a minute."
     )

@@ -145,3 +145,62 @@ def test_the_sample_is_a_file_that_parses(people):
     from kvaudit.fleetfile import parse_fleet
 
     assert parse_fleet(render_to_string("fleet/sample.yaml")).usable
+
+
+SECRETS = {
+    "in the place of a variable's name": ("key_env: {key}", "swordfish"),
+    "under a field that there is not": ("api_key: {key}", "swordfish"),
+    "in a header": ("headers_env: {{Authorization: Bearer {key}}}", "swordfish"),
+    "as a header's variable": ("headers_env: {{x-custom: {key}}}", "swordfish"),
+    "as a field": ("{key}: 1", "sk-live-4f9a8b7c6d5e"),
+    "in the role": ("role: {key}", "sk-live-4f9a8b7c6d5e"),
+    "in the engine": ("engine: {key}", "hunter2hunter2"),
+    "in the URL": ("entry: {key}", "4f9a8b7c6d5e4f3a2b1c"),
+    "in a URL": ("entry: http://u:{key}@host", "swordfish"),
+    "as a number": ("pointers: {{{key}: /a}}", "sk-live-4f9a8b7c6d5e"),
+    "twice": ("role: prefill, role: {key}", "sk-live-4f9a8b7c6d5e"),
+    "in broken YAML": ("key_env: *{key}", "swordfishkey1234x5"),
+    "as a tag": ("role: !{key} x", "sk-live-4f9a8b7c6d5e"),
+}
+
+
+@pytest.mark.parametrize("how", list(SECRETS))
+@pytest.mark.parametrize("uploaded", [True, False])
+def test_a_key_in_the_file_is_never_repeated(people, how, uploaded):
+    """Not by the sentence, not by the line beside it, and not by the form that comes back."""
+    field, key = SECRETS[how]
+    text = (
+        "schema: kvaudit.fleet/1\ndeployments:\n  - slug: d\n    team: t\n    owner: Ada\n"
+        f"    nodes:\n      - {{name: n0, url: 'http://10.0.0.1:1', {field.format(key=key)}}}\n"
+    )
+    sent = {"file": SimpleUploadedFile("fleet.yaml", text.encode())} if uploaded else {"text": text}
+    answer = people.operator.post("/import/", sent)
+    page = answer.content.decode()
+    assert answer.status_code == 422, page
+    assert key not in page
+    assert "owner: Ada" in page, "the rest of what was typed is there"
+
+
+def test_a_key_in_a_table_is_never_repeated(people):
+    for cells in (
+        "d,http://10.0.0.1:1,swordfish,",
+        "d,http://10.0.0.1:1,,a=swordfish",
+        "d,swordfish:x,swordfish,",
+    ):
+        page = people.operator.post(
+            "/import/", {"text": f"slug,url,key_env,tenants\n{cells}\n"}
+        ).content.decode()
+        assert "problem" in page
+        assert "swordfish," not in page
+        assert "=swordfish" not in page
+
+
+def test_a_key_elsewhere_than_the_mistake_is_not_repeated_either(people):
+    text = (
+        "schema: kvaudit.fleet/1\ndeployments:\n  - slug: d\n    owner: Ada\n    nodes:\n"
+        "      - name: n0\n        url: http://10.0.0.1:1\n        api_key: swordfish\n   broken: [\n"
+    )
+    page = people.operator.post("/import/", {"text": text}).content.decode()
+    assert "no valid YAML" in page
+    assert "swordfish" not in page
+    assert "owner: Ada" in page

@@ -198,3 +198,14 @@ def test_a_retired_deployment_still_shows_its_pins(people):
     a_deployment("gone", team=people.team, retired_at=timezone.now())
     assert "No node is listed" in read(people.viewer, "/settings/pins/gone/")
     assert "gone" not in read(people.viewer)
+
+
+def test_a_pin_for_an_engine_that_nothing_reads_is_refused(people, pair):
+    """It would decide nothing; one that the release before took can still be ended."""
+    Pin.objects.create(engine="sglnag", specifier=">=1", set_by="ada")
+    answer = fleetwide().post("/settings/pins/", {"engine": "sglnag", "wanted": ">=0.5.22", "reason": ""})
+    assert "did you mean sglang?" in answer.content.decode()
+    fleetwide().post("/settings/pins/", {"act": "end", "engine": "sglnag"})
+    assert not Pin.objects.current().filter(engine="sglnag").exists()
+    with pytest.raises(ValueError, match="did you mean sglang"):
+        set_pin(engine="sglnag", specifier=">=0.5", actor="system:tests")

@@ -18,6 +18,7 @@ from kvaudit.audits.planning import PlanProblem
 from kvaudit.fleet.differences import counted
 from kvaudit.fleet.importing import Format, ImportOutcome, import_fleet
 from kvaudit.fleetfile.schema import LARGEST_FILE
+from kvaudit.text.quoting import without_keys
 
 _ACTOR = "command:fleet"
 _ERROR = 3
@@ -46,7 +47,7 @@ class Command(BaseCommand):
             )
         except PlanProblem as problem:
             raise CommandError(
-                f"Nothing was imported, since a plan is wrong: {problem}", returncode=_ERROR
+                without_keys(f"Nothing was imported, since a plan is wrong: {problem}"), returncode=_ERROR
             ) from None
         except DatabaseError as error:
             raise CommandError(f"The database refused: {str(error).strip()}", returncode=_ERROR) from error
