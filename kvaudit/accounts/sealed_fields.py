@@ -17,7 +17,6 @@ class SealedField(models.TextField):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, row: Sequence[str] = (), **kwargs: Any) -> None:
         self.row = tuple(row)
-        kwargs.setdefault("editable", False)
         super().__init__(*args, **kwargs)
 
     def deconstruct(self) -> tuple[str, str, Sequence[Any], dict[str, Any]]:

@@ -78,7 +78,7 @@ class Node(Interval):
     role = models.CharField(max_length=20, blank=True)  # prefill, decode, unified or ""
     engine = models.CharField(max_length=40, default="auto")
     url = models.CharField(max_length=500)
-    headers_sealed = SealedField(blank=True, row=("deployment_id", "name"))
+    headers_sealed = SealedField(blank=True, editable=False, row=("deployment_id", "name"))
     headers_env = models.JSONField(default=list, blank=True)  # [header or "" for a bearer key, variable]
     ca_file = models.CharField(max_length=300, blank=True)
     client_cert = models.CharField(max_length=300, blank=True)
@@ -112,8 +112,8 @@ class Tenant(Interval):
 
     deployment = models.ForeignKey(Deployment, on_delete=models.PROTECT, related_name="tenants")
     name = models.CharField(max_length=300)
-    credential_sealed = SealedField(blank=True, row=("deployment_id", "name"))
-    salt_sealed = SealedField(blank=True, row=("deployment_id", "name"))
+    credential_sealed = SealedField(blank=True, editable=False, row=("deployment_id", "name"))
+    salt_sealed = SealedField(blank=True, editable=False, row=("deployment_id", "name"))
     credential_set_at = models.DateTimeField(null=True, blank=True)
     credential_set_by = models.CharField(max_length=300, blank=True)
     key_env = models.CharField(max_length=128, blank=True)

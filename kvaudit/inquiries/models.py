@@ -222,7 +222,7 @@ class LogPart(models.Model):
 
     work = models.ForeignKey(LogImport, on_delete=models.CASCADE, related_name="parts")
     number = models.IntegerField()  # from 0
-    sealed = SealedField(editable=True, row=("work_id", "number"))
+    sealed = SealedField(row=("work_id", "number"))
 
     class Meta:
         ordering = ("number",)

@@ -69,7 +69,8 @@ def _pasted(words: Sequence[str], variables: Sequence[tuple[str, str]], nodes: S
     return Again(
         line=shlex.join([*(f"{name}={LAB_KEYS[name]}" for name in fake), *words]),
         variables=[each for each in variables if each[0] not in fake],
-        keyed_nodes=any(node.has_headers or node.headers_env for node in nodes) and "--api-key-env" not in words,
+        keyed_nodes=any(node.has_headers or node.headers_env for node in nodes)
+        and "--api-key-env" not in words,
         lab_keys=bool(fake),
     )
 
