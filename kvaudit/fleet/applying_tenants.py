@@ -31,6 +31,7 @@ class _Tenants:
     def __init__(self, application: Application, deployment: Deployment) -> None:
         described = application.described
         self.application, self.deployment = application, deployment
+        self.given = False
         self.asked = origins_of_tenants(deployment)
         self.named = tenants_origins(
             described.entry,
@@ -44,6 +45,7 @@ class _Tenants:
         kept = []
         for each in application.described.tenants:
             headers = application.keys.named_in(each, f"tenant {each.name}")
+            self.given = self.given or bool(headers)
             tenant = current.pop(each.name, None)
             if tenant is None:
                 tenant = self._added(each, headers)
@@ -64,7 +66,10 @@ class _Tenants:
                 self._salt(tenant, FleetTenant(tenant.name))
                 kept.append(tenant)
         if problem := equal_stored_keys(kept):
-            raise Refused(application.described.line, problem)
+            if self.given:
+                raise Refused(application.described.line, problem)
+            # Stored so since before it was refused: the file did not do it, and cannot mend it.
+            application.keys.notes.append(f"{deployment.slug}: {problem}")
 
     def _added(self, each: FleetTenant, headers: Headers) -> Tenant:
         application = self.application

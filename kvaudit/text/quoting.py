@@ -30,6 +30,7 @@ _BESIDE = _SECRET_WORDS | {
     "gateway", "router", "proxy", "subscription", "node", "tenant", "admin", "hf", "service", "client", "ca", "file",
     "the", "of", "public", "cache", "salt",
 }  # fmt: skip
+_PATH = re.compile(r"(?:~|\.{1,2})?/[^:]*\.[a-z]{1,5}\Z")  # of a file, as mktemp and Kubernetes name them
 _FLAG = re.compile(r"--[a-z]+(?:-[a-z]+)*\Z")
 _WORD = re.compile(r"[^\s,;\"'{}\[\]()]+")
 _EDGES = "'\"`.,;:!?()[]{}<>"
@@ -57,7 +58,10 @@ def could_be_key(word: str) -> bool:
         text = compared["name"]
     _, slashes, rest = text.partition("://")
     if slashes:
-        return any(map(could_be_key, re.split(r"[/?&=#]", rest))) or _userinfo(rest)
+        _host, *path = re.split(r"[/?&=#]", rest)
+        return _userinfo(rest) or any(map(could_be_key, path))
+    if _PATH.match(text):
+        return False
     flag, _, value = text.partition("=")
     if _FLAG.match(flag):
         return could_be_key(value) if value else any(map(_random, flag.split("-")))

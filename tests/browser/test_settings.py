@@ -56,7 +56,7 @@ def people_pages() -> dict[str, str]:
         for number, name in enumerate(("audit-a", EVIL[:300])):
             tenant = Tenant.objects.create(deployment=pair, name=name)
             if number < keyed:
-                set_tenant_key(tenant=tenant, key="sk-secret", actor=ada)
+                set_tenant_key(tenant=tenant, key=f"sk-secret-{number}", actor=ada)
     a_deployment("bare", team=long)
     return {
         "settings": "/settings/",

@@ -498,6 +498,7 @@ def test_one_stored_key_for_two_tenants_ends_active_checks_in_error() -> None:
         place = place_of(tenant, "credential_sealed")
         tenant.credential_sealed = seal_headers(bearer("equal-key"), place, origins_of_tenants(deployment))
         tenant.save()
+    assert any("one and the same key" in note for note in imported(keys={}).notes), "said, and nothing lost"
     target = load_target(deployment)
     _, results = asyncio.run(
         runner.results(target, ["pool", "canary", "prefix", "session"], budget=runner.Budget(seconds=2))

@@ -58,6 +58,9 @@ NAMES = (
     "deployments",
     "0.5.19.post1+cu129",
     "*/15",
+    "http://sglang-prefill-7d9f8b6c5d-x2k4p.ns.svc:30000/v1",
+    "/tmp/tmpab12cd34ef/fleet.yaml",
+    "--tenant-a-key-env",
 )
 
 
