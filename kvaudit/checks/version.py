@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvaudit.advisories import names
 from kvaudit.advisories.features import Traits, traits
 from kvaudit.advisories.load import shipped
 from kvaudit.advisories.match import Match, Subject, matches
@@ -30,6 +31,7 @@ from kvaudit.checks.scope import (
     unlisted_workers,
     unread,
 )
+from kvaudit.engines import MODULES
 from kvaudit.readings import EngineFacts
 from kvaudit.verdict import SEVERITIES, Result, Verdict, roll_up
 
@@ -101,6 +103,7 @@ class Version:
         found = Findings()
         found.errors += unread(audit)
         judge_coverage(audit, found)
+        judge_names(audit, found)
         for each in standings:
             judge_pins(each, audit, found)
             judge_build(each, found)
@@ -176,6 +179,23 @@ def judge_coverage(audit: Audit, found: Findings) -> None:
         found.unknowns.append(f"workers were not read: {', '.join(unlisted_workers(audit))}")
     for role in missing_roles(audit):
         found.unknowns.append(f"no {role} node of {audit.deployment} was read")
+
+
+def judge_names(audit: Audit, found: Findings) -> None:
+    """Declared names that decide nothing. New ones are refused where they are given; these were stored
+    before, or an advisory has gone that asked for them."""
+    for read, given in (
+        (names.component, audit.rules.components),
+        (names.condition, audit.rules.conditions),
+    ):
+        for name in given:
+            try:
+                read(name)
+            except ValueError as problem:
+                found.warnings.append(str(problem).rstrip("."))
+    for pin in map(parse_pin, audit.rules.pins):
+        if pin.engine not in MODULES:
+            found.warnings.append(f"the pin {pin} is for no engine that is read, so it decides nothing")
 
 
 def judge_pins(each: Standing, audit: Audit, found: Findings) -> None:

@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from kvaudit.accounts.sealed_fields import place_of
 from kvaudit.accounts.sealing import SealBroken, unseal
+from kvaudit.advisories import names
 from kvaudit.checks.contract import Rules
 from kvaudit.fleet import session_plans
 from kvaudit.fleet.addresses import origins_of_node, origins_of_tenants
@@ -85,8 +86,16 @@ def _rules(deployment: Deployment, pins: Iterable[Pin]) -> Rules:
         edge_limit=deployment.edge_limit,
         conditions=dict(deployment.conditions),
         disagg_buffer=deployment.disagg_buffer,
-        components=dict(deployment.components),
+        components={_component(name): version for name, version in deployment.components.items()},
     )
+
+
+def _component(name: str) -> str:
+    """As advisories call it; rows that the release before wrote may hold the name of its package."""
+    try:
+        return names.component(name)
+    except ValueError:  # the check version says that it decides nothing
+        return name
 
 
 def reference_fingerprints(deployment: Deployment) -> dict[str, Fingerprint]:

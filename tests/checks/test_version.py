@@ -233,3 +233,21 @@ def test_a_pass_needs_a_release_that_the_pin_allows(version):
 def test_results_are_plain_json():
     for nodes in ((), (node("prefill", 681_280, version="0.5.19"),), (silent(),)):
         json.dumps(judge(*nodes).as_report(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (Rules(conditions={"hicache_storrage": False}), "did you mean hicache_storage?"),
+        (Rules(components={"lm-cache": "0.5.2"}), "did you mean lmcache?"),
+        (Rules(pins=("sglang>=0.5.22", "sglnag>=0.5.99")), "the pin sglnag >=0.5.99 is for no engine"),
+    ],
+)
+def test_stored_names_that_decide_nothing_are_warned_of(rules, said):
+    """Where they are given they are refused; these were stored by the release before."""
+    quiet = {"pd_disaggregation": False, "hicache_storage": False}
+    result = judge(node("unified", version="0.5.22", conditions=quiet), rules=rules)
+    assert result.warn
+    assert any(said.lower() in each.lower() for each in result.measures["warnings"]), result.measures[
+        "warnings"
+    ]

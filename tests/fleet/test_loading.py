@@ -41,6 +41,12 @@ def test_declared_limits_and_conditions_travel(deployment: Deployment) -> None:
     assert rules.components == {"lmcache": "0.4.1"}
 
 
+def test_a_component_stored_under_its_packages_name_is_matched_all_the_same(deployment: Deployment) -> None:
+    Deployment.objects.update(components={"mooncake-transfer-engine": "0.3.10", "nobody": "1"})
+    components = load_target(Deployment.objects.get()).rules.components
+    assert components == {"mooncake": "0.3.10", "nobody": "1"}
+
+
 def test_a_node_takes_the_deployments_engine_unless_it_has_its_own(deployment: Deployment) -> None:
     factories.a_node(deployment, "a")
     factories.a_node(deployment, "b", engine="generic", pointers={"capacity": "/pool/size"})
