@@ -23,7 +23,10 @@ _PREFIX = re.compile(
 )
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*\Z")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_COMPARED = re.compile(r"(?P<name>[A-Za-z][\w.-]*)(?:[<>=!~]=?=?[\w.*+-]{1,30},?)+\Z")  # sglang>=0.5.22,<0.6
+_VERSION = r"v?\d{1,4}(?:[.!]\w{1,12})*(?:\.\*)?(?:[-+][\w.]{1,12})?"
+_COMPARED = re.compile(
+    rf"(?P<name>[A-Za-z][\w.-]{{0,60}})(?:(?:[<>]=?|[=!~]=){_VERSION},?)+\Z"
+)  # sglang>=0.5.22
 _SECRET_WORDS = frozenset({"key", "keys", "secret", "token", "password", "passwd", "pass", "pwd"})
 _BESIDE = _SECRET_WORDS | {
     "api", "x", "access", "auth", "authorization", "bearer", "private", "env", "id", "name", "header", "headers",

@@ -26,6 +26,10 @@ KEYS = (
     "kXq9-Lm2P-77Zt-Rw4e",
     "A1B2C3D4E5F6G7H8",
     "https://user:pass@host",
+    "KEY_A=sk-live-4f9a8b7c",
+    "api==4f9a8b7c6d5e4f3a",
+    "x=4f9a8b7c6d5e4f3a",
+    "--api-key-env=sk-live-4f9a8b7c",
     "http://host/path?k=4f9a8b7c6d5e4f3a",
 )
 NAMES = (
@@ -36,7 +40,9 @@ NAMES = (
     "https://gateway.example.org/v1",
     "ip-10-0-3-17.eu-central-1.compute.internal",
     "sglang>=0.5.22",
-    "sglnag>=0.5.99,<0.6",
+    "sglnag>=0.5.99",
+    "python>=3.12",
+    "vllm!=0.5.*",
     "sglang",
     "hicache_storrage",
     "SSD_offload",
