@@ -13,8 +13,8 @@ from django.core.management import call_command
 from whitenoise.compress import Compressor
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-QUALITY = 9
-"""Of brotli. The best (11) makes the script of the figures 8 % smaller and takes fifty times as long, which somebody
+QUALITY = 7
+"""Of brotli. The best (11) makes the script of the figures 9 % smaller and takes thirty times as long, which somebody
 would wait for at the first start (measured: docs/decisions/0016)."""
 
 
