@@ -228,7 +228,8 @@ _static_storage = (
     if _env.flag("STATIC_COMPRESSED", default=True)
     else "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
 )
-WHITENOISE_KEEP_ONLY_HASHED_FILES = True  # pages name no other; half to compress, and nothing that is not cached
+# Pages name no other: half to compress, and nothing that is not cached for good.
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": _static_storage},
