@@ -135,7 +135,7 @@ def choice(value: object, name: str, allowed: Collection[str]) -> str:
 def suggestion(text: str, allowed: Collection[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(text, allowed, n=1)
+    near = get_close_matches(text, allowed, n=1) if len(text) <= 60 else []
     return f"did you mean {near[0]}?" if near else f"use one of {', '.join(allowed)}."
 
 

@@ -24,6 +24,8 @@ from kvaudit.transport.errors import (
     Redirected,
     SilentServer,
     TLSFailed,
+    TooManyFrames,
+    TooManySecrets,
     TransportError,
     Unreachable,
 )
@@ -55,6 +57,8 @@ __all__ = [
     "SilentServer",
     "StreamedResponse",
     "TLSFailed",
+    "TooManyFrames",
+    "TooManySecrets",
     "TransportError",
     "Unreachable",
     "denied_reason",

@@ -47,7 +47,6 @@ def test_a_line_that_drips_in_costs_its_length_not_its_square() -> None:
     parser.feed(b"data: ")
     for _ in range(500_000):
         assert not parser.feed(b"a")
-    assert parser.pending == 500_006
     assert parser.unfinished
     assert [len(event.data) for event in parser.feed(b"\n\n")] == [500_000]
     assert time.process_time() - began < 6  # the square: 40 s
