@@ -211,6 +211,8 @@ class Desk:
         works = [*self.open.values(), *self.done]
         news: dict[int, str] = {}
         for work in works:
+            if work.permission is not None:
+                work.shown["silent"] = work.spent.silent
             shown = json.dumps(work.shown)
             if shown != work.told:
                 news[work.run.pk] = work.told = shown
