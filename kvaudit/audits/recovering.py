@@ -32,8 +32,8 @@ then every state has been re-read since."""
 
 LOST = "The worker that ran this was lost twice in the middle of it."
 LOST_IN_SILENCE = (
-    "The worker was lost while a prompt of {tokens:,} tokens and a short request beside it were silent: this prompt may "
-    "have stopped the server from answering, so it is not sent again."
+    "The worker was lost while a prompt of {tokens:,} tokens and a short request beside it were silent: this prompt "
+    "may have stopped the server from answering, so it is not sent again."
 )
 
 

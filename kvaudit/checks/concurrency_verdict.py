@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.concurrency_load import ARMS, CONTROLS, FULL, LEAST_REQUESTS, UNEQUAL
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, saying, void_share, voids
+from kvaudit.checks.trials import (
+    VOID_SHARE,
+    Trial,
+    denied,
+    saying,
+    unfinished,
+    void_share,
+    voids,
+)
 from kvaudit.stats.bounds import fisher_greater, upper_bound
 from kvaudit.verdict import Result, Verdict
 
@@ -125,7 +133,7 @@ def visit_loss(seen: ConcurrencySeen) -> tuple[int, float]:
 
 def _why_not(seen: ConcurrencySeen) -> str:
     if seen.stopped:
-        return seen.stopped
+        return unfinished(len(seen.trials), seen.planned, "requests", seen.stopped)
     if seen.planned < LEAST_REQUESTS:
         return f"the token ceiling allows {seen.planned} requests, and a pass needs {LEAST_REQUESTS}."
     if void_share(seen.trials) > VOID_SHARE:

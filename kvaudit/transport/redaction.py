@@ -225,6 +225,8 @@ class Redactor:
                 for place, value in enumerate(node):
                     kind = value.__class__
                     if kind is str:
+                        if flag:
+                            work.look()
                         if flag and value != REDACTED and not value.startswith("--"):
                             exposed[flag] = None
                             node[place] = REDACTED
