@@ -115,9 +115,12 @@ async def run(
             ask_anonymously=_Anonymously(target.nodes, budget, open_clients, brake).ask,
             replayed=permission.replayed if permission is not None else (),
         )
+        # What was read is judged even when reading took all of the time: one node that hangs must not hide the others.
+        spent_reading = brake.pressed() and not brake.cancelled
+        judged_late = spent_reading and any(each.problem != brake.reason for each in seen.values())
         probes = await _probe_set(target, checks, budget, permission, brake, open_clients)
         for check in checks:
-            if brake.pressed() and (brake.cancelled or check in registry.ACTIVE):
+            if brake.pressed() and (brake.cancelled or check in registry.ACTIVE or not judged_late):
                 yield CheckFinished(_not_run(check, brake.reason))
                 continue
             yield CheckStarted(check)
@@ -157,7 +160,7 @@ class _Brake:
 
     @property
     def cancelled(self) -> bool:
-        return self.reason == CANCELLED
+        return self._cancelled()
 
     def left(self) -> float:
         return self.until - asyncio.get_running_loop().time()
@@ -307,7 +310,6 @@ async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | 
         if check_id in registry.ACTIVE and probes is not None:
             async with asyncio.timeout(max(brake.left(), 0.0) + GRACE):
                 return await probes.check(check_id, audit)
-        # What was read is judged even when time is over: one node that hangs must not hide the others.
         async with asyncio.timeout(max(brake.left(), 0.0) + GRACE):
             seen = await check.observe(audit)
         result: Result = check.judge(seen, audit)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.concurrency_load import ARMS, CONTROLS, FULL, LEAST_REQUESTS, UNEQUAL
 from kvaudit.checks.trials import (
+    MORE_TIME,
     VOID_SHARE,
     Trial,
     denied,
@@ -103,7 +104,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {sum(_valid(seen.trials, (arm,)) for arm in ARMS)} of {seen.planned} "
             f"planned requests are valid ({voids(_counted(seen.trials))}). This is not a pass.",
-            "Remove the hindrance and run again, in a window.",
+            MORE_TIME if seen.stopped else "Remove the hindrance and run again, in a window.",
             warn=any(one.suspicious for one in seen.sightings),
         )
     return result(

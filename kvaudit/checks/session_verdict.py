@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.session_api import SessionPlan
 from kvaudit.checks.trials import (
+    MORE_TIME,
     VOID_SHARE,
     kept,
     unfinished,
@@ -110,7 +111,7 @@ def judge_session(seen: SessionSeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {seen.reused} of {seen.planned} planned claims reused a slot. This is not "
             "a pass.",
-            "Remove the hindrance and run again.",
+            MORE_TIME if seen.stopped else "Remove the hindrance and run again.",
             warn=bool(_warnings(seen)),
         )
     warnings = _warnings(seen)

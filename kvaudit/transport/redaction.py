@@ -206,7 +206,7 @@ class Redactor:
                     strength = strengths.get(name)
                     if strength is None:
                         strength = strengths[name] = self._strength(name, work)
-                    cleaned = value
+                    cleaned: Any = value
                     if kind is str:
                         if strength or len(value) >= 4:
                             cleaned = self._string(name, strength, value, exposed, work)
