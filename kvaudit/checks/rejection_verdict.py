@@ -197,8 +197,8 @@ def _without_evidence_against(
     if seen.withheld:
         return result(Verdict.INCONCLUSIVE, f"Not shown either way: {NO_CONSENT}", GIVE_CONSENT)
     if seen.stopped:
-        climbed = {(one.name, one.repeat) for one in seen.trials if one.name != "search"}
-        said = unfinished(len(climbed), seen.planned, "trials", seen.stopped)
+        asked = {(one.name, one.repeat) for one in seen.trials if one.name != "search"}
+        said = unfinished(len(asked), seen.planned, "trials", seen.stopped)
         return result(Verdict.INCONCLUSIVE, f"The ladder was not climbed to its end: {said}", MORE_TIME)
     if seen.first_rejected is None:
         return result(

@@ -35,6 +35,7 @@ class ProbeSet:
         self._why_not = ""
         self._before: Mapping[str, Fingerprint] = {}
         self._ended = ""
+        self._next = "Resolve what ended the set, then run it again."
 
     async def __aenter__(self) -> ProbeSet:
         return self
@@ -53,7 +54,7 @@ class ProbeSet:
     async def check(self, check_id: str, audit: Audit) -> Result:
         """Observe and judge one active check, then look after the target."""
         if self._ended:
-            return _not_asked(check_id, self._ended)
+            return _not_asked(check_id, self._ended, self._next)
         if check_id == "session":
             return await self._session(audit)
         if self._prober is None and not self._why_not:
@@ -134,7 +135,7 @@ class ProbeSet:
     def _wedged(self, result: Result, wedge: Wedge) -> Result:
         """A prompt that stops a server from answering is a fail, whatever the check was about, and ends the
         run. Only a leak is worse."""
-        self._ended = wedge.sentence
+        self._ended, self._next = wedge.sentence, wedge.next_step
         measures = {**result.measures, **wedge.measures}
         if result.verdict is Verdict.FAIL and result.severity == "critical":
             return replace(result, measures=measures, summary=f"{result.summary} {wedge.sentence}")
@@ -174,12 +175,12 @@ def _fingerprints(nodes: Sequence[NodeSeen]) -> dict[str, Fingerprint]:
     return {node.name: fingerprint(node.facts) for node in nodes if node.facts is not None}
 
 
-def _not_asked(check_id: str, why: str) -> Result:
+def _not_asked(check_id: str, why: str, next_step: str) -> Result:
     return Result(
         check_id,
         Verdict.INCONCLUSIVE,
         f"{check_id} was not asked: {why}",
         measures={"asked": False},
-        next="Resolve what ended the set, then run it again.",
+        next=next_step,
         does_not_prove="Anything: no request was sent.",
     )

@@ -90,6 +90,7 @@ class Watch:
     slowest_tokens: int = 0
     note_silence: Callable[[int], None] = lambda tokens: None
     _busy: bool = field(default=False, repr=False)
+    _answered: float = field(default=-1.0, repr=False)  # when any request was last answered
 
     async def over(self, work: Coroutine[Any, Any, Reply], pulse: Pulse, tokens: int, least: int) -> Reply:
         """The reply of ``work``. Prompts longer than ``least`` get a short request beside them when they are
@@ -110,7 +111,8 @@ class Watch:
                     await asyncio.wait({request}, timeout=LAST_WORDS)
                     if request.done():
                         break
-                    if beside is not None and not beside.done() and now() - asked >= SILENT:
+                    silent = beside is not None and not beside.done() and now() - asked >= SILENT
+                    if silent and self._answered < asked:
                         self._suspect(tokens, now() - asked)
                     raise Stop(reason)
                 if beside is None and not self._busy and tokens > least and now() - pulse.heard >= BESIDE:
@@ -119,6 +121,8 @@ class Watch:
                 if beside is not None and not beside.done() and now() - asked >= SILENT:
                     self.note_silence(tokens)
             reply = request.result()
+            if reply.outcome not in WITHOUT_ANSWER:
+                self._answered = now()
             if beside is not None:
                 await self._compare(reply, beside, tokens, asked)
             return reply
@@ -142,6 +146,8 @@ class Watch:
                 self.slowest, self.slowest_tokens = waited, tokens
             return
         if reply.outcome not in WITHOUT_ANSWER or waited < SILENT or self.control is None:
+            return
+        if self._answered >= asked:  # by another request of a load: somebody is served
             return
         unwell = await self.target.why_unwell()
         self.wedge = Wedge(

@@ -191,8 +191,8 @@ class Redactor:
         """The document, redacted in place, and whether it changed. Without recursion: nesting is the
         server's choice; and plainly written: of one megabyte it may see half a million values."""
         if isinstance(document, str):
-            cleaned = self._string("", "", document, exposed, work)
-            return cleaned, cleaned is not document
+            whole = self._string("", "", document, exposed, work)
+            return whole, whole is not document
         changed = False
         strengths: dict[str, str] = {}
         stack: list[Any] = [document]

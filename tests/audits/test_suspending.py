@@ -11,11 +11,13 @@ from django.utils import timezone
 from kvaudit.accounts.roles import Role
 from kvaudit.audits import claiming, executing, recovering, suspending
 from kvaudit.audits.models import Kind, Run, RunState, StateChange, Trigger
+from kvaudit.audits.replaying import ReplayProblem, replay
 from kvaudit.audits.services import AuditProblem, audit_now
 from kvaudit.fleet.models import Pause
 from kvaudit.fleet.services import pause_probes
 from kvaudit.ledger.models import Entry
 from kvaudit.verdict import Verdict
+from kvaudit.web.tables.reproduce import again
 from tests.audits.stage import a_run, a_target, result
 from tests.factories import a_user
 
@@ -63,6 +65,15 @@ def test_nothing_repeats_it_by_itself(actor, said):
     assert executing.execute([due.pk, asked.pk], kind=Kind.ACTIVE) == 0
     with pytest.raises(AuditProblem, match=r"suspended for .*operator resumes"):
         audit_now(deployment=deployment, actor="system:tests", checks=["rejection"])
+
+
+def test_nothing_offers_it_for_sending_again(actor):
+    deployment = wedge(actor)
+    run = Run.objects.get(deployment=deployment)
+    assert run.wedged
+    assert again(run).line == ""
+    with pytest.raises(ReplayProblem, match="operator resumes"):
+        replay(original=run, checks=["rejection"], lengths=[2_047], actor="system:tests")
 
 
 def test_checks_that_only_read_go_on(actor):

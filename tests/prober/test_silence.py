@@ -49,6 +49,7 @@ def test_after_this_prompt_nothing_answered_any_more(sent: Any, check: str, faul
     # The whole run ends there.
     assert after.verdict is Verdict.INCONCLUSIVE
     assert "nothing answered any more" in after.summary
+    assert "run it again" not in after.next
     long = [
         place
         for place, (tokens, outcome) in enumerate(sent)
