@@ -113,12 +113,15 @@ async def run(
             history=history,
             complete=target.complete,
             expected_roles=frozenset(node.role for node in target.nodes if node.role),
-            ask_anonymously=_Anonymously(target.nodes, budget, open_clients).ask,
+            ask_anonymously=_Anonymously(target.nodes, budget, open_clients, brake).ask,
             replayed=permission.replayed if permission is not None else (),
         )
+        # What was read is judged even when reading took all of the time: one node that hangs must not hide the others.
+        spent_reading = brake.pressed() and not brake.cancelled
+        judged_late = spent_reading and any(each.problem != brake.reason for each in seen.values())
         probes = await _probe_set(target, checks, budget, permission, brake, open_clients)
         for check in checks:
-            if brake.pressed():
+            if brake.pressed() and (brake.cancelled or check in registry.ACTIVE or not judged_late):
                 yield CheckFinished(_not_run(check, brake.reason))
                 continue
             if check in registry.ACTIVE and target.why_no_tenants:
@@ -158,6 +161,10 @@ class _Brake:
             elif self.left() <= 0:
                 self.reason = f"The run's deadline of {self._seconds:g} s passed before this was done."
         return bool(self.reason)
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled()
 
     def left(self) -> float:
         return self.until - asyncio.get_running_loop().time()
@@ -246,7 +253,10 @@ def _client(
 class _Anonymously:
     """Asks allow-listed GETs of a node without any credential; one extra client per node, on demand."""
 
-    def __init__(self, nodes: Sequence[Node], budget: Budget, open_clients: AsyncExitStack) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], budget: Budget, open_clients: AsyncExitStack, brake: _Brake
+    ) -> None:
+        self._brake = brake
         self._nodes = {node.name: node for node in nodes}
         self._budget = budget
         self._open = open_clients
@@ -255,8 +265,10 @@ class _Anonymously:
 
     async def ask(self, name: str, path: str) -> Anonymous:
         try:
-            async with self._slots:
+            async with asyncio.timeout(max(self._brake.left(), 0.0)), self._slots:
                 response = await (await self._client(name)).get(path)
+        except TimeoutError:
+            return Anonymous(0, problem="The run's time was over before this was answered.")
         except TransportError as error:
             return Anonymous(0, problem=str(error))
         return Anonymous(response.status, response.body, exposed=response.exposed)
@@ -287,10 +299,10 @@ async def _probe_set(
     given = permission or Permission()
 
     def stopped() -> str:
-        return brake.reason if brake.pressed() else given.stopped()
+        return given.stopped() or (brake.reason if brake.pressed() else "")
 
     async def reread() -> list[NodeSeen]:
-        return [await read_node(node, budget.node_seconds) for node in target.nodes]
+        return list(await asyncio.gather(*(read_node(node, budget.node_seconds) for node in target.nodes)))
 
     if budget.prompt_tokens is not None:
         given = replace(given, prompt_tokens=budget.prompt_tokens)
@@ -306,7 +318,7 @@ async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | 
         if check_id in registry.ACTIVE and probes is not None:
             async with asyncio.timeout(max(brake.left(), 0.0) + GRACE):
                 return await probes.check(check_id, audit)
-        async with asyncio.timeout(max(brake.left(), 0.0)):
+        async with asyncio.timeout(max(brake.left(), 0.0) + GRACE):
             seen = await check.observe(audit)
         result: Result = check.judge(seen, audit)
     except TimeoutError:

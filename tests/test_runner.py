@@ -11,7 +11,7 @@ import pytest
 
 from kvaudit import checks as registry
 from kvaudit import runner
-from kvaudit.checks.contract import Audit, History
+from kvaudit.checks.contract import Audit, History, NodeSeen
 from kvaudit.runner import Budget, CheckFinished, CheckStarted, NodeRead
 from kvaudit.targets import Credentials, Node, Target
 from kvaudit.verdict import Result, Verdict
@@ -333,3 +333,25 @@ def test_results_gathers_everything(install: Any) -> None:
     nodes, results = asyncio.run(runner.results(NOWHERE, ["one"]))
     assert [each.name for each in nodes] == ["n"]
     assert [each.check for each in results] == ["one"]
+
+
+def test_one_node_that_hangs_to_the_end_does_not_hide_the_others(
+    install: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def judged(audit: Audit) -> list[str]:
+        return [each.name for each in audit.nodes if not each.problem]
+
+    check = install("one", observe=judged)
+
+    async def one_hangs(node: Node, seconds: float) -> NodeSeen:
+        if node.name == "b":
+            await asyncio.Event().wait()
+        return NodeSeen(node.name, node.url)
+
+    monkeypatch.setattr(runner, "read_node", one_hangs)
+    target = Target("d", tuple(node(name, "http://127.0.0.1:9") for name in "abc"))
+    events = collect(target, ["one"], budget=Budget(seconds=0.5))
+    [result] = finished(events)
+    assert result.verdict is not Verdict.ERROR
+    assert result.measures["seen"] == ["a", "c"]
+    assert check is not None

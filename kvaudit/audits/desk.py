@@ -66,6 +66,8 @@ class Desk:
         try:
             self._until_done()
         except SoftTimeLimitExceeded:
+            for work in self.open.values():
+                work.why = work.why or "The time that a worker may take for one run was over."
             self._stop_all("out of time")
             self._until_done(within=STOP_GRACE)
         finally:
@@ -210,6 +212,8 @@ class Desk:
         works = [*self.open.values(), *self.done]
         news: dict[int, str] = {}
         for work in works:
+            if work.permission is not None:
+                work.shown["silent"] = work.spent.silent
             shown = json.dumps(work.shown)
             if shown != work.told:
                 news[work.run.pk] = work.told = shown

@@ -18,7 +18,7 @@ from kvaudit.audits.models import CheckState, Kind, Overdue, Run, RunState, Stat
 from kvaudit.audits.planning import period_of
 from kvaudit.audits.states import expire_for
 from kvaudit.audits.status import GATE
-from kvaudit.fleet.models import Deployment, FingerprintChange
+from kvaudit.fleet.models import SUSPENDER, Deployment, FingerprintChange, Pause
 from kvaudit.verdict import Verdict
 
 PASSIVE_PATIENCE = timedelta(hours=1)
@@ -133,10 +133,17 @@ def rerun_inconclusive(runs: Sequence[Run]) -> list[Run]:
     sooner, that one is the re-run.
     """
     delay = timedelta(seconds=options.retry_delay_seconds())
+    suspended = set(
+        Pause.objects.current()
+        .filter(deployment__in={run.deployment_id for run in runs}, paused_by=SUSPENDER)
+        .values_list("deployment_id", flat=True)
+    )
     able = {
         run.pk: run
         for run in runs
-        if run.trigger != Trigger.RETRY and not (run.plan and period_of(run.plan, run.created_at) <= delay)
+        if not (run.kind == Kind.ACTIVE and run.deployment_id in suspended)  # not even once, and not later
+        and run.trigger != Trigger.RETRY
+        and not (run.plan and period_of(run.plan, run.created_at) <= delay)
     }
     became = CheckState.objects.filter(
         run__in=able, closed_at=None, verdict=Verdict.INCONCLUSIVE.value, since=F("last_confirmed")

@@ -231,6 +231,11 @@ class Run(models.Model):
     def ended(self) -> bool:
         return self.state not in (RunState.QUEUED, RunState.RUNNING)
 
+    @property
+    def wedged(self) -> bool:
+        """Whether a prompt of this run stopped, or may have stopped, the server from answering."""
+        return self.kind == Kind.ACTIVE and self.results.filter(measures__has_key="wedged").exists()
+
 
 class Result(models.Model):
     """What one check concluded in one attempt of a run. Never updated.

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from kvaudit import clock
-from kvaudit.audits import evidence, followups, outcome, states, telling
+from kvaudit.audits import evidence, followups, outcome, states, suspending, telling
 from kvaudit.audits.canonical import clean, clean_text
 from kvaudit.audits.claiming import Claim, fence
 from kvaudit.audits.models import Result, Run, RunState, StateChange
@@ -68,6 +68,7 @@ def record_partly(claim: Claim, observed: Observed, nodes: Iterable[NodeSeen] = 
     rows, fresh = _results({run.pk: run}, [Finished(claim, [observed])])
     changes = states.apply(_observations({run.pk: run}, [Finished(claim, [observed])], rows, fresh))
     evidence.keep(evidence.Kept(run.pk, item) for item in observed.result.evidence)
+    changes += suspending.suspensions(run, rows[run.pk])
     telling.tell(changes)
     return True
 
@@ -98,6 +99,8 @@ def write(runs: dict[int, Run], done: Sequence[Finished]) -> None:
         _conclude(run, rows[run.pk], cancelled=each.cancelled)
         run.tokens_spent = max(run.tokens_spent, each.tokens_spent)
     changes += end(runs.values(), rows)
+    for run in runs.values():
+        changes += suspending.suspensions(run, rows[run.pk])
     finished = [run for run in runs.values() if run.state == RunState.FINISHED]
     followups.rerun_inconclusive(finished)
     followups.drift_again(finished)

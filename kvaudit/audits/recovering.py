@@ -14,9 +14,9 @@ from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
 from kvaudit import clock
-from kvaudit.audits import followups, live_markers, options, overdue, recording, states, telling
+from kvaudit.audits import followups, live_markers, options, overdue, recording, states, suspending, telling
 from kvaudit.audits.claiming import Claim
-from kvaudit.audits.models import CheckState, Result, Run, RunState, StateChange
+from kvaudit.audits.models import CheckState, Kind, Result, Run, RunState, StateChange
 from kvaudit.audits.recording import Finished, Observed
 from kvaudit.fleet.models import FingerprintChange
 from kvaudit.verdict import Result as Concluded
@@ -31,6 +31,10 @@ LOOK_BACK = timedelta(days=2)
 then every state has been re-read since."""
 
 LOST = "The worker that ran this was lost twice in the middle of it."
+LOST_IN_SILENCE = (
+    "The worker was lost while a prompt of {tokens:,} tokens and a short request beside it were silent: this prompt "
+    "may have stopped the server from answering, so it is not sent again."
+)
 
 
 @dataclass(slots=True)
@@ -68,7 +72,12 @@ def lapsed() -> tuple[int, int]:
         .filter(state=RunState.RUNNING, lease_until__lt=Now())
         .order_by("pk")[:MOST_AT_ONCE]
     )
-    again = [run for run in silent if run.attempt < options.MOST_ATTEMPTS and not run.cancel_requested_at]
+    wedging = [run for run in silent if run.kind == Kind.ACTIVE and run.progress.get("silent")]
+    again = [
+        run
+        for run in silent
+        if run.attempt < options.MOST_ATTEMPTS and not run.cancel_requested_at and run not in wedging
+    ]
     Run.objects.filter(pk__in=[run.pk for run in again]).update(
         state=RunState.QUEUED,
         lease_token=None,
@@ -78,8 +87,13 @@ def lapsed() -> tuple[int, int]:
         not_before=Now(),
         expires_at=Greatest(F("expires_at"), Now() + RETRY_PATIENCE),
     )
-    given_up = [run for run in silent if run not in again]
+    given_up = [run for run in silent if run not in again and run not in wedging]
     _end(given_up, LOST)
+    for run in wedging:  # its prompt is not sent again
+        why = LOST_IN_SILENCE.format(tokens=run.progress["silent"])
+        _end([run], why)
+        telling.tell(suspending.suspend(run, why))
+    given_up += wedging
     for run in silent:
         log.warning("run %s: the lease of attempt %d lapsed", run.pk, run.attempt)
     return len(again), len(given_up)

@@ -17,7 +17,7 @@ from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import User
-from kvaudit.audits import bells
+from kvaudit.audits import bells, suspending
 from kvaudit.audits.models import Kind, Run, Trigger
 from kvaudit.audits.states import lock_deployments
 from kvaudit.ledger.chain import digest_of
@@ -56,6 +56,11 @@ def replay(*, original: Run, checks: Sequence[str], lengths: Sequence[int], acto
     lock_deployments([deployment.pk])
     if deployment.retired_at is not None:
         raise ReplayProblem(f"{deployment.slug} is retired: nothing is audited there any more.")
+    if suspending.suspended_since(deployment) is not None:
+        raise ReplayProblem(
+            f"Checks that send prompts are suspended for {deployment.slug}, because its server stopped answering: an "
+            "operator resumes them on the deployment's page before anything is replayed."
+        )
     now = clock.now()
     run = Run.objects.create(
         deployment=deployment,

@@ -12,9 +12,9 @@ from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.actors import Actor
 from kvaudit.accounts.models import User
-from kvaudit.audits import bells, outcome, recording
+from kvaudit.audits import bells, outcome, recording, suspending
 from kvaudit.audits.defaults import ensure_default_plans, missing_for
-from kvaudit.audits.models import Run, RunState, Trigger
+from kvaudit.audits.models import Kind, Run, RunState, Trigger
 from kvaudit.audits.planning import PlanProblem, PlanSpec, change_plan, create_plan, kind_of, retire_plan
 from kvaudit.audits.states import lock_deployments
 from kvaudit.fleet.models import Deployment
@@ -61,6 +61,11 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
     lock_deployments([deployment.pk])
     if deployment.retired_at is not None:
         raise AuditProblem(f"{deployment.slug} is retired: nothing is audited there any more.")
+    if Kind.ACTIVE in kinds and (suspended := suspending.suspended_since(deployment)) is not None:
+        raise AuditProblem(
+            f"Checks that send prompts are suspended for {deployment.slug} since {suspended.valid_from:%Y-%m-%d %H:%M} "
+            "UTC, because its server stopped answering: an operator resumes them on the deployment's page."
+        )
     pending = Run.objects.pending().filter(
         deployment=deployment, trigger=Trigger.MANUAL, checks=wanted, cancel_requested_at=None
     )

@@ -90,6 +90,8 @@ class StateChange(models.Model):
         OVERDUE = "overdue"
         BACK = "back on schedule"
         RUN = "run"  # a run was lost or cancelled
+        SUSPENDED = "suspended"  # active checks, after a prompt that stopped the server from answering
+        RESUMED = "resumed"
 
     at = models.DateTimeField()
     deployment = models.ForeignKey(

@@ -16,6 +16,7 @@ from kvaudit.checks.asked import told
 from kvaudit.checks.asking import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.checks.contract import Audit
 from kvaudit.checks.trials import (
+    MORE_TIME,
     VOID_SHARE,
     Trial,
     denied,
@@ -23,6 +24,7 @@ from kvaudit.checks.trials import (
     saying,
     trial,
     unaskable,
+    unfinished,
     void_share,
     voids,
 )
@@ -166,7 +168,8 @@ def _judge(seen: AccountingSeen) -> Result:
             "high",
         )
     if seen.stopped:
-        return result(Verdict.INCONCLUSIVE, f"Not all prompts were sent: {seen.stopped}", "Run again.")
+        said = unfinished(len(seen.trials), PROMPTS, "prompts", seen.stopped)
+        return result(Verdict.INCONCLUSIVE, f"Not all prompts were sent: {said}", MORE_TIME)
     if void_share(seen.trials) > VOID_SHARE or len(answered) < 0.9 * PROMPTS:
         return result(
             Verdict.INCONCLUSIVE,

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asked import WITHOUT_NONCE
 from kvaudit.checks.asking import Outcome
-from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, saying, void_share, voids
+from kvaudit.checks.trials import (
+    GIVE_CONSENT,
+    MORE_TIME,
+    NO_CONSENT,
+    VOID_SHARE,
+    denied,
+    saying,
+    unfinished,
+    void_share,
+    voids,
+)
 from kvaudit.stats.bounds import interval, leak_bound
 from kvaudit.text.markers import as_measure
 from kvaudit.verdict import Result, Verdict
@@ -81,7 +91,11 @@ def judge_canary(seen: CanarySeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {accepted} of {seen.planned} planned rounds are valid "
             f"({voids(seen.trials)}). This is not a pass.",
-            GIVE_CONSENT if seen.withheld else "Remove the hindrance and run again.",
+            GIVE_CONSENT
+            if seen.withheld
+            else MORE_TIME
+            if seen.stopped
+            else "Remove the hindrance and run again.",
             warn=any(one.suspicious for one in seen.sightings) or _missed(seen) > 0,
         )
     left_out = ""
@@ -100,7 +114,7 @@ def judge_canary(seen: CanarySeen) -> Result:
 
 def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | None) -> str:
     if seen.stopped:
-        return seen.stopped
+        return unfinished(seen.rounds_done, seen.planned, "rounds", seen.stopped)
     if seen.withheld:
         return NO_CONSENT
     if seen.planned < LEAST_ROUNDS:

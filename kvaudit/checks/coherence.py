@@ -73,6 +73,7 @@ class Asked(Enum):
 class CoherenceSeen:
     limits: Limits | None
     baseline: Reading | None = None
+    planned: int = 0  # lengths to be read
     together: bool = False  # whether the model answers all questions of one prompt
     readings: list[Reading] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
@@ -132,6 +133,7 @@ class Coherence:
         session = _Session(prober, seen)
         try:
             asked = lengths(prober.limits, prober.consent)
+            seen.planned = len(asked)
             shortest = min((length for _, length in asked), default=BASELINE_TOKENS)
             seen.baseline = await session.baseline(min(BASELINE_TOKENS, shortest))
             for name, tokens in asked:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from kvaudit.checks.trials import GIVE_CONSENT, NO_CONSENT, VOID_SHARE, denied, saying, void_share, voids
+from kvaudit.checks.trials import (
+    GIVE_CONSENT,
+    MORE_TIME,
+    NO_CONSENT,
+    VOID_SHARE,
+    denied,
+    saying,
+    unfinished,
+    void_share,
+    voids,
+)
 from kvaudit.stats.bounds import critical_count
 from kvaudit.verdict import Result, Verdict
 
@@ -51,7 +61,9 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
         )
     counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
     if seen.stopped:
-        return result(Verdict.INCONCLUSIVE, f"Not read to the end: {seen.stopped}", "Run again.")
+        read = len({one.name for one in seen.readings})
+        said = unfinished(read, seen.planned, "lengths", seen.stopped)
+        return result(Verdict.INCONCLUSIVE, f"Not read to the end: {said}", MORE_TIME)
     if not seen.readings:
         return result(
             Verdict.INCONCLUSIVE,

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.concurrency_load import ARMS, CONTROLS, FULL, LEAST_REQUESTS, UNEQUAL
-from kvaudit.checks.trials import VOID_SHARE, Trial, denied, saying, void_share, voids
+from kvaudit.checks.trials import (
+    MORE_TIME,
+    VOID_SHARE,
+    Trial,
+    denied,
+    saying,
+    unfinished,
+    void_share,
+    voids,
+)
 from kvaudit.stats.bounds import fisher_greater, upper_bound
 from kvaudit.verdict import Result, Verdict
 
@@ -95,7 +104,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {sum(_valid(seen.trials, (arm,)) for arm in ARMS)} of {seen.planned} "
             f"planned requests are valid ({voids(_counted(seen.trials))}). This is not a pass.",
-            "Remove the hindrance and run again, in a window.",
+            MORE_TIME if seen.stopped else "Remove the hindrance and run again, in a window.",
             warn=any(one.suspicious for one in seen.sightings),
         )
     return result(
@@ -125,7 +134,7 @@ def visit_loss(seen: ConcurrencySeen) -> tuple[int, float]:
 
 def _why_not(seen: ConcurrencySeen) -> str:
     if seen.stopped:
-        return seen.stopped
+        return unfinished(len(seen.trials), seen.planned, "requests", seen.stopped)
     if seen.planned < LEAST_REQUESTS:
         return f"the token ceiling allows {seen.planned} requests, and a pass needs {LEAST_REQUESTS}."
     if void_share(seen.trials) > VOID_SHARE:

@@ -33,6 +33,7 @@ class PrefillSeen:
     limits: Limits | None
     fitted: list[Trial] = field(default_factory=list)
     judged: list[Trial] = field(default_factory=list)
+    planned: int = 0  # timed prompts
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     withheld: bool = False
@@ -104,6 +105,7 @@ class Prefill:
         judged = [
             pair for pair in judged_lengths(prober.limits, prober.consent) for _ in range(JUDGED_REPEATS)
         ]
+        seen.planned = len(order) + len(judged)
         unanswered: set[str] = set()
         first_words = iter(draw_leads(prober.draw, len(order) + len(judged)))
         try:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.trials import (
     GIVE_CONSENT,
+    MORE_TIME,
     NO_CONSENT,
     VOID_SHARE,
     Trial,
     denied,
     saying,
+    unfinished,
     void_share,
     voids,
 )
@@ -73,8 +75,8 @@ def judge_prefill(seen: PrefillSeen) -> Result:
         return result(
             Verdict.INCONCLUSIVE,
             f"Only {len(usable)} timed answers at {len(lengths)} lengths with their nonce ({voids(everything)}): too "
-            f"few to fit. {seen.stopped}".rstrip(),
-            "Run again when the target answers.",
+            f"few to fit. {_how_far(seen)}".rstrip(),
+            MORE_TIME if seen.stopped else "Run again when the target answers.",
         )
     from kvaudit.stats.ttft import fit, judge
 
@@ -140,8 +142,8 @@ def judge_prefill(seen: PrefillSeen) -> Result:
     if seen.stopped or void_share(everything) > VOID_SHARE or not accepted:
         return result(
             Verdict.INCONCLUSIVE,
-            f"Not measured to the end ({voids(everything)}). {seen.stopped}".rstrip(),
-            "Run again.",
+            f"Not measured to the end ({voids(everything)}). {_how_far(seen)}".rstrip(),
+            MORE_TIME if seen.stopped else "Run again.",
         )
     if untestable:
         return result(
@@ -163,6 +165,12 @@ def judge_prefill(seen: PrefillSeen) -> Result:
         "Watch the p5 of production prefill times.",
         warn=bool(faster),
     )
+
+
+def _how_far(seen: PrefillSeen) -> str:
+    if not seen.stopped:
+        return ""
+    return unfinished(len(seen.fitted) + len(seen.judged), seen.planned, "timed prompts", seen.stopped)
 
 
 def _uncached(one: Trial) -> int:

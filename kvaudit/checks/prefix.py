@@ -29,6 +29,9 @@ LOOKS = (100, 250)
 
 ANSWER_TOKENS = 8
 CACHE_TOKENS = 32
+PARTS = 4
+"""Counts, tiers, responses and times."""
+
 LOTS = "Pick one word at random:"
 
 
@@ -59,6 +62,7 @@ class PrefixSeen:
     drawn_again: int = 0  # the same lots although no cached response could serve them
     entry_sets_salts: bool = False
     salted: bool = False
+    parts: int = 0  # of `PARTS`, done
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     unaskable: str = ""
@@ -99,9 +103,12 @@ class Prefix:
         arms = _Arms(prober, seen)
         try:
             await arms.counts()
+            seen.parts += 1
             if not _crossed(seen):  # what counts have shown needs no overflowing pool
                 await arms.tiers()
+            seen.parts += 1
             await arms.responses()
+            seen.parts += 1
             if not _crossed(seen):
                 await arms.times(LOOKS[0])
                 if _undecided(seen):

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kvaudit.checks.trials import VOID_SHARE, denied, saying, void_share, voids
+from kvaudit.checks.trials import (
+    MORE_TIME,
+    VOID_SHARE,
+    denied,
+    saying,
+    unfinished,
+    void_share,
+    voids,
+)
 from kvaudit.verdict import Result, Verdict
 
 if TYPE_CHECKING:
@@ -88,7 +96,8 @@ def judge_prefix(seen: PrefixSeen) -> Result:
             "high",
         )
     if seen.stopped:
-        return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {seen.stopped}", "Run again.")
+        said = unfinished(seen.parts, 4, "parts (counts, tiers, responses, times)", seen.stopped)
+        return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {said}", MORE_TIME)
     if void_share(seen.trials) > VOID_SHARE:
         return result(
             Verdict.INCONCLUSIVE, f"Too many trials were void ({voids(seen.trials)}).", "Run again."

@@ -45,6 +45,7 @@ class LadderSeen:
     context: int | None
     trials: list[Trial] = field(default_factory=list)
     located: bool = False
+    planned: int = 0  # trials of all rungs, repeats of doubtful ones aside; 0 while the limit is searched
     unhealthy: str = ""
     stopped: str = ""
     edge_limit: int | None = None
@@ -109,15 +110,11 @@ class Rejection:
             if seen.first_rejected is None:
                 await climb.locate()
             if seen.first_rejected is not None:
-                await climb.all(
-                    rungs(
-                        seen.first_rejected,
-                        seen.context,
-                        limits.page,
-                        audit.rules.edge_limit,
-                        audit.replayed,
-                    )
+                steps = rungs(
+                    seen.first_rejected, seen.context, limits.page, audit.rules.edge_limit, audit.replayed
                 )
+                seen.planned = sum(rung.repeats for rung in steps)
+                await climb.all(steps)
             seen.pool_after = await climb.settled()
         except Stop as stop:
             seen.stopped = stop.reason

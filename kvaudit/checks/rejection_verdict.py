@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.checks.asking import Outcome
 from kvaudit.checks.trials import (
     GIVE_CONSENT,
+    MORE_TIME,
     NO_CONSENT,
     VOID_SHARE,
     Trial,
     denied,
     saying,
+    unfinished,
     void_share,
     voids,
 )
@@ -195,7 +197,9 @@ def _without_evidence_against(
     if seen.withheld:
         return result(Verdict.INCONCLUSIVE, f"Not shown either way: {NO_CONSENT}", GIVE_CONSENT)
     if seen.stopped:
-        return result(Verdict.INCONCLUSIVE, f"The ladder was not climbed to its end: {seen.stopped}", again)
+        asked = {(one.name, one.repeat) for one in seen.trials if one.name != "search"}
+        said = unfinished(len(asked), seen.planned, "trials", seen.stopped)
+        return result(Verdict.INCONCLUSIVE, f"The ladder was not climbed to its end: {said}", MORE_TIME)
     if seen.first_rejected is None:
         return result(
             Verdict.INCONCLUSIVE,

@@ -6,7 +6,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.checks.session_api import SessionPlan
-from kvaudit.checks.trials import VOID_SHARE, kept
+from kvaudit.checks.trials import (
+    MORE_TIME,
+    VOID_SHARE,
+    kept,
+    unfinished,
+)
 from kvaudit.stats.bounds import upper_bound
 from kvaudit.verdict import Result, Verdict
 
@@ -107,7 +112,7 @@ def judge_session(seen: SessionSeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {seen.reused} of {seen.planned} planned claims reused a slot. This is not "
             "a pass.",
-            "Remove the hindrance and run again.",
+            MORE_TIME if seen.stopped else "Remove the hindrance and run again.",
             warn=bool(_warnings(seen)),
         )
     warnings = _warnings(seen)
@@ -155,7 +160,7 @@ def _pool_error(seen: SessionSeen) -> str:
 
 def _why_not(seen: SessionSeen) -> str:
     if seen.stopped:
-        return seen.stopped
+        return unfinished(seen.claims, seen.planned, "claims", seen.stopped)
     if seen.requests and seen.void > VOID_SHARE * seen.requests:
         return f"{seen.void} of {seen.requests} requests brought no usable answer."
     if not seen.seeds:

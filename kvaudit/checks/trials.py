@@ -140,6 +140,18 @@ def kept(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence,
     return tuple({(item.sha256, item.source): item for item in evidence[-most:]}.values())
 
 
+MORE_TIME = "Give it more time (a longer window, budget_seconds) or fewer rounds, then run it again."
+
+
+def unfinished(done: int, planned: int, of: str, reason: str) -> str:
+    """How far a check came that had to stop: "18 of 20 rounds were done and 2 are missing: ..."."""
+    if planned <= 0:
+        return reason
+    done = min(done, planned)
+    missing = planned - done
+    return f"{done} of {planned} {of} were done and {missing} {'is' if missing == 1 else 'are'} missing: {reason}"
+
+
 class Say(Protocol):
     """A check's result, by what differs from one of its verdicts to the next."""
 

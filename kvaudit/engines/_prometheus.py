@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 
 from kvaudit.engines.contract import Answer
 
-MOST_LINES = 200_000
+LINES = 50_000
+BYTES_PER_LINE = 50
+"""Lines that are looked at: this many, and one more for every 50 bytes (a series takes a hundred)."""
 MOST_SAMPLES = 4096
 """Of one name. More series than this are noise; the rest is not looked at."""
+MOST_LABELS = 64
 LONGEST_LINE = 65_536
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -37,6 +40,7 @@ class Metrics:
     """The lines of an exposition by metric name."""
 
     lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    _read: dict[str, tuple[Sample, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.lines)
@@ -49,8 +53,10 @@ class Metrics:
 
     def samples(self, name: str) -> tuple[Sample, ...]:
         """The readable series of this name, in order of appearance."""
-        found = (_sample(rest) for rest in self.lines.get(name, ())[:MOST_SAMPLES])
-        return tuple(sample for sample in found if sample is not None)
+        if name not in self._read:  # some are asked for several times
+            found = (_sample(rest) for rest in self.lines.get(name, ())[:MOST_SAMPLES])
+            self._read[name] = tuple(sample for sample in found if sample is not None)
+        return self._read[name]
 
     def total(self, name: str) -> float | None:
         """The sum over all series of a counter; None when no series has a number."""
@@ -63,9 +69,8 @@ def parse(answer: Answer | None) -> Metrics:
     if answer is None or answer.status != 200 or answer.body.lstrip()[:1] in (b"{", b"[", b"<"):
         return Metrics()
     gathered: dict[str, list[str]] = {}
-    for number, line in enumerate(answer.body.decode("utf-8", "replace").split("\n")):
-        if number >= MOST_LINES:
-            break
+    most = LINES + len(answer.body) // BYTES_PER_LINE
+    for line in answer.body.decode("utf-8", "replace").split("\n", most)[:most]:
         if not line or line[0] == "#" or len(line) > LONGEST_LINE:
             continue
         name = _NAME.match(line)
@@ -82,6 +87,8 @@ def _sample(rest: str) -> Sample | None:
         while (label := _LABEL.match(rest, position)) is not None:
             labels[label.group(1)] = _ESCAPE.sub(_unescaped, label.group(2))
             position = label.end()
+            if len(labels) > MOST_LABELS:
+                return None
         rest = rest[position:].lstrip()
         if not rest.startswith("}"):
             return None

@@ -86,6 +86,9 @@ _NAMES_OUTPUT = re.compile(
 _NO_ROOM = re.compile(
     r"max_tokens`? (?:\(-\d+\) )?must be (?:at least 1, got (?:0|-\d+)|greater than 0)", re.IGNORECASE
 )
+LONGEST_ERROR = 4_000
+"""Characters of an error message that are searched for its meaning."""
+
 _LIMITS = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -209,6 +212,7 @@ class Dialect:
     def names_length(self, message: str, prompt_tokens: int) -> bool:
         """Whether an error to a prompt of this length is about its length, not about the wanted
         output. A message about prompt plus output counts where the prompt alone reaches the limit."""
+        message = message[:LONGEST_ERROR]
         if _NO_ROOM.search(message):
             return True
         if _NAMES_OUTPUT.search(message):
@@ -218,6 +222,7 @@ class Dialect:
 
     def limit_named(self, message: str) -> int | None:
         """The limit in tokens that an error names."""
+        message = message[:LONGEST_ERROR]
         for pattern in _LIMITS:
             if found := pattern.search(message):
                 return int(found[1]) if len(found[1]) <= 12 else None

@@ -35,6 +35,10 @@ __all__ = (
 )
 
 
+SUSPENDER = "kvaudit itself"
+"""Who paused the probes of a deployment whose server stopped answering."""
+
+
 class Deployment(models.Model):
     """A model as it is offered to tenants: the nodes that serve it and the limits declared for it.
 
@@ -255,3 +259,8 @@ class Pause(Interval):
 
     def __str__(self) -> str:
         return f"pause of {self.deployment or 'the fleet'}"
+
+    @property
+    def suspended(self) -> bool:
+        """Set by kvaudit itself, after a prompt that stopped the server from answering."""
+        return self.paused_by == SUSPENDER

@@ -15,9 +15,10 @@ from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.accounts.sealed_fields import SealedField, place_of
 from kvaudit.fleet.addresses import origins_of_node, origins_of_tenants
 from kvaudit.fleet.credentials import BadHeaders, bearer, seal_headers
-from kvaudit.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
+from kvaudit.fleet.models import SUSPENDER, Consent, Deployment, Node, Pause, Pin, Tenant
 from kvaudit.fleet.stored_keys import equal_stored_keys
 from kvaudit.fleetfile import values
+from kvaudit.ledger.chain import digest_of
 from kvaudit.ledger.services import record
 
 KEY_FIELDS = ("credential_sealed", "credential_set_at", "credential_set_by", "key_env")
@@ -162,12 +163,39 @@ def pause_probes(*, actor: Actor, deployment: Deployment | None = None, reason: 
 
 
 @transaction.atomic
-def resume_probes(*, actor: Actor, deployment: Deployment | None = None) -> None:
-    """End the pause of one deployment or of the fleet (the other kind stays)."""
+def suspend_probes(*, deployment: Deployment, reason: str) -> bool:
+    """Pause active probes of a deployment whose server stopped answering after a prompt. A person's pause
+    becomes part of it, so that ending the one takes knowing of the other. False when suspended already."""
+    reason = reason[:500]
+    for pause in Pause.objects.current().filter(deployment=deployment).select_for_update():
+        if pause.suspended:
+            return False
+        close(pause, clock.now())
+        reason = f"{reason[:380]} Paused before by {pause.paused_by[:40]}: {pause.reason}"[:500]
+    Pause.objects.create(deployment=deployment, paused_by=SUSPENDER, reason=reason)
+    record(
+        actor="system:worker",
+        kind="probes.suspended",
+        subject=_subject(deployment),
+        digest=digest_of([reason]),
+    )
+    return True
+
+
+@transaction.atomic
+def resume_probes(*, actor: Actor, deployment: Deployment | None = None, reason: str = "") -> None:
+    """End the pause of one deployment or of the fleet (the other kind stays). ValueError with a sentence
+    when a suspension is to end without a reason."""
     require(actor, "pause_probes", deployment.team if deployment else None)
+    held = Pause.objects.current().filter(deployment=deployment).select_for_update()
+    if any(pause.suspended for pause in held) and not reason.strip():
+        raise ValueError(
+            "kvaudit suspended these checks because the server stopped answering: give the reason why prompts may be "
+            "sent again (restarted with a larger pool, upgraded, an edge limit)."
+        )
     ended = Pause.objects.current().filter(deployment=deployment).update(valid_to=clock.now())
     if ended:
-        record(actor=actor, kind="probes.resumed", subject=_subject(deployment))
+        record(actor=actor, kind="probes.resumed", subject=_subject(deployment, *reason.split()))
 
 
 @transaction.atomic

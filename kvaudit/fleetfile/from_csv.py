@@ -44,6 +44,8 @@ class _Rows:
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.deployments: dict[str, FleetDeployment] = {}
+        self.nodes: dict[str, list[FleetNode]] = {}
+        self.used: dict[tuple[str, str, str], int] = {}  # (slug, name or url, value) -> its line
 
     def wrong(self, line: int, sentence: str) -> None:
         if len(self.problems) <= MOST_PROBLEMS:
@@ -56,16 +58,24 @@ class _Rows:
             for cells in reader if columns else ():
                 if any(cell.strip() for cell in cells):
                     self.row(columns, cells, reader.line_num)
+                if len(self.problems) > MOST_PROBLEMS:
+                    break
         except csv.Error as problem:
             self.wrong(reader.line_num, f"The line is no valid CSV: {problem}.")
         if not self.deployments and not self.problems:
             self.wrong(0, "The file holds no node: give at least one row below the header.")
-        return FleetFile(tuple(self.deployments.values()), tuple(sorted(self.problems)))
+        whole = (
+            replace(each, nodes=tuple(self.nodes.get(each.slug, ()))) for each in self.deployments.values()
+        )
+        return FleetFile(tuple(whole), tuple(sorted(self.problems)))
 
     def header(self, cells: list[str]) -> list[str]:
         columns = [cell.strip().lower() for cell in cells]
         if not any(columns):
             self.wrong(1, f"The first line must name the columns: {', '.join(COLUMNS)}.")
+            return []
+        if len(columns) > 2 * len(COLUMNS):
+            self.wrong(1, f"The first line names {len(columns):,} columns; there are {len(COLUMNS)}.")
             return []
         for name in columns:
             if name not in COLUMNS:
@@ -93,25 +103,27 @@ class _Rows:
             self.wrong(line, "The row has no slug: say which deployment the node belongs to.")
         known = self.deployments.get(slug)
         described = self.deployment(fields, slug, line)
-        node = self.node(fields, line, len(known.nodes) if known else 0)
+        node = self.node(fields, line, len(self.nodes.get(slug, ())))
         if known is None:
             if same := equal_variables(described.tenants):
                 self.wrong(line, same)
             if slug and node:
-                self.deployments[slug] = replace(described, nodes=(node,))
+                self.deployments[slug] = described
+                self.add(slug, node, line)
             return
         self.same(known, described, fields, line)
         if node is None:
             return
-        for each in known.nodes:
-            if each.name == node.name:
-                self.wrong(line, f"The node name {quoted(node.name)} was already used on line {each.line}.")
-            if each.url.lower() == node.url.lower():
+        self.add(slug, node, line)
+
+    def add(self, slug: str, node: FleetNode, line: int) -> None:
+        for what, value in (("name", node.name), ("URL", node.url)):
+            first = self.used.setdefault((slug, what, value if what == "name" else value.lower()), line)
+            if first != line:
                 self.wrong(
-                    line,
-                    f"The node URL {quoted(node.url, longest=120)} was already used on line {each.line}.",
+                    line, f"The node {what} {quoted(value, longest=120)} was already used on line {first}."
                 )
-        self.deployments[slug] = replace(known, nodes=(*known.nodes, node))
+        self.nodes.setdefault(slug, []).append(node)
 
     def same(
         self, known: FleetDeployment, described: FleetDeployment, fields: dict[str, str], line: int

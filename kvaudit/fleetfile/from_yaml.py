@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvaudit.fleetfile import values
 from kvaudit.fleetfile.keys import equal_variables
-from kvaudit.fleetfile.reader import Reader
+from kvaudit.fleetfile.reader import Enough, Reader
 from kvaudit.fleetfile.schema import (
     SCHEMA,
     FleetDeployment,
@@ -56,7 +56,11 @@ def parse(content: str | bytes) -> FleetFile:
         root = grow(content)
     except Unreadable as unreadable:
         return FleetFile(problems=(unreadable.problem,))
-    return _FleetReader().file(root)
+    reader = _FleetReader()
+    try:
+        return reader.file(root)
+    except Enough:
+        return FleetFile(problems=tuple(sorted(reader.problems)))
 
 
 class _FleetReader(Reader):

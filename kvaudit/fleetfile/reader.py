@@ -18,6 +18,10 @@ MOST_PROBLEMS = 100
 SECRET_WORDS = ("key", "token", "password", "secret", "api_key", "authorization", "headers", "bearer")
 
 
+class Enough(Exception):
+    """So many problems were found that no more are looked for: each costs time, and a file can hold a million."""
+
+
 class Reader:
     """Typed access to branches; a value that cannot be read becomes its default and a problem."""
 
@@ -25,10 +29,12 @@ class Reader:
         self.problems: list[Problem] = []
 
     def wrong(self, line: int, sentence: str) -> None:
+        """Note a problem; raises `Enough` after the last that is listed."""
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(Problem(line, sentence))
-        elif len(self.problems) == MOST_PROBLEMS:
-            self.problems.append(Problem(line, "There are more problems; correct the ones above first."))
+            return
+        self.problems.append(Problem(line, "There are more problems; correct the ones above first."))
+        raise Enough
 
     def pairs(
         self,

@@ -113,7 +113,7 @@ class Deployment:
 
 def _check_vllm_pool(config: LabConfig, fault: str) -> None:
     """vLLM does not start when one request of the full context does not fit (0.29 and later)."""
-    if config.flavour != "vllm" or "wedge_at_limit" in fault:
+    if config.flavour != "vllm" or "wedge" in fault:
         return
     for role in ("unified",) if config.unified else ("prefill", "decode"):
         usable = config.pool(role) - config.page_size  # block 0 is the null block

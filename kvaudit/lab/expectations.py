@@ -55,6 +55,7 @@ SMALL: Mapping[str, Any] = {}
 UNREADABLE = dict.fromkeys(CHECKS[:4], "error") | dict.fromkeys(CHECKS[4:], "inconclusive")
 # Nothing can be said to fill, or to have come near, a pool whose size nobody tells.
 UNKNOWN_POOL = dict.fromkeys(("pool", "canary", "coherence", "prefill", "concurrency"), "inconclusive")
+_AT_THE_LIMIT = ("rejection", "canary", "coherence", "prefill")
 _REJECTED_RIGHT = {"pool": "fail"}  # a small pool fails the pool check whatever happens at the boundary
 
 ROWS = (
@@ -164,6 +165,11 @@ ROWS = (
         },
         SMALL,
     ),
+    # concurrency and accounting stay below the length that wedges
+    Row("wedge", ("wedge",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL),
+    Row("wedge_decode", ("wedge_decode",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL),
+    # silent for two minutes and then right: slow, with a warning, and nothing worse
+    Row("wedge_for_minutes", ("wedge_for_minutes",), _REJECTED_RIGHT, SMALL),
     Row(
         "auto_truncate",
         ("auto_truncate",),

@@ -191,9 +191,15 @@ class Node(ABC):
     async def wedge_if_due(self, prompt_tokens: int) -> None:
         """A wedged engine takes no request forward any more, and /health does not know."""
         if self._wedged is None and self.faults.wedges(self, prompt_tokens):
-            self._wedged = asyncio.get_running_loop().create_future()
+            self._wedge()
         if self._wedged is not None:
             await asyncio.shield(self._wedged)
+
+    def _wedge(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._wedged = loop.create_future()
+        if (seconds := self.faults.wedged_seconds()) is not None:
+            loop.call_later(seconds, self._wedged.set_result, None)
 
     async def forward(self, request: Request, table: Pages, match: Match) -> int:
         """Prefill: compute the keys of the uncached tokens into ``table`` and the first token."""
@@ -242,6 +248,10 @@ class Node(ABC):
 
     async def _generate(self, row: Row) -> None:
         request = row.request
+        if self._wedged is None and self.faults.wedges_decode(self, request.prompt_tokens):
+            self._wedge()
+        if self._wedged is not None:
+            await asyncio.shield(self._wedged)
         while (ended := self._end_of(request)) is None:
             steps = min(STEPS, request.max_new_tokens - len(request.output_ids))
             tokens = await self.compute.run(self._steps, row, steps)

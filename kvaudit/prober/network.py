@@ -13,7 +13,8 @@ import orjson
 from kvaudit.checks.asking import Limits, Outcome, Reply, Stop
 from kvaudit.engines.completion import Dialect, Mode, Wish
 from kvaudit.prober import health
-from kvaudit.prober.replies import Gathered, Scribe, Seal, outcome_of
+from kvaudit.prober.replies import Gathered, Scribe, Seal, longest_text, outcome_of
+from kvaudit.prober.silence import Pulse, Watch, Wedge, until_stopped
 from kvaudit.prober.spending import Spent, refuse_without_consent
 from kvaudit.prober.wire import Wire
 from kvaudit.readings import EngineFacts
@@ -87,9 +88,29 @@ class NetworkProber:
     mode: Mode | None = None
     template: dict[str, int] = field(default_factory=dict)  # tenant -> tokens that the target adds itself
     _calibrated: bool = False
+    _last_long: int = 0  # tokens of the last prompt that was longer than a short request
+    _watch: Watch = field(init=False, repr=False)
     _build: str = ""
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _spellings: dict[str, Spelling] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self._watch = Watch(self, note_silence=self.spent.note_silence)
+
+    @property
+    def wedge(self) -> Wedge | None:
+        """The prompt after which nothing answered any more: nothing is sent to the target from then on."""
+        return self._watch.wedge
+
+    @property
+    def slowed(self) -> str:
+        """The sentence for a target that answered nobody for a while and then went on, "" for none."""
+        if not self._watch.slowest:
+            return ""
+        return (
+            f"For {self._watch.slowest:.0f} s after a prompt of {self._watch.slowest_tokens:,} tokens not even a short "
+            "request was answered; then the target went on: slow, not stopped."
+        )
 
     @property
     def tenants(self) -> tuple[str, ...]:
@@ -105,7 +126,7 @@ class NetworkProber:
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        await until_stopped(asyncio.sleep(seconds), self.stopped)
 
     def room(self, prompt_tokens: int, wanted: int) -> int:
         found = self.dialect.room(self.nodes, prompt_tokens)
@@ -113,18 +134,22 @@ class NetworkProber:
 
     async def counters(self) -> Mapping[str, float]:
         """Counters of every node, as ``name/number of the node``; what a node does not show is absent."""
-        found: dict[str, float] = {}
-        for number, wire in enumerate(self.node_wires):
-            try:
-                answer = await wire.request(
-                    "GET", self.dialect.metrics, limits=WireLimits(total=TOKENIZER_SECONDS)
-                )
-            except TransportError:
-                continue
-            if answer.status == 200:
-                for name, value in self.dialect.read_counters(answer.body).items():
-                    found[f"{name}/{number}"] = value
-        return found
+        answers = await asyncio.gather(*(self._metrics(wire) for wire in self.node_wires))
+        return {
+            f"{name}/{number}": value
+            for number, body in enumerate(answers)
+            for name, value in self.dialect.read_counters(body).items()
+        }
+
+    async def _metrics(self, wire: Wire) -> bytes:
+        """A node's metrics, b"" when they do not come; a run that has to stop waits a second for them."""
+        seconds = 1.0 if self.stopped() or self.wedge else TOKENIZER_SECONDS
+        asking = wire.request("GET", self.dialect.metrics, limits=WireLimits(total=seconds))
+        try:
+            answer = await (asking if seconds <= 1.0 else until_stopped(asking, self.stopped))
+        except (TransportError, Stop):
+            return b""
+        return answer.body if answer.status == 200 else b""
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -220,16 +245,16 @@ class NetworkProber:
         call = self.dialect.tokenize(text, self.model)
         if call is None:
             raise ValueError("this engine has no tokenizer endpoint")
-        if reason := self.stopped():
-            raise Stop(reason)
+        self._refuse_when_over()
         last = ""
         for attempt in range(ATTEMPTS):
             may_pass = False
             for wire in (self.wires[tenant], *self.node_wires):
                 try:
-                    answer = await wire.request(
+                    asking = wire.request(
                         "POST", call.path, content=call.body, limits=WireLimits(total=TOKENIZER_SECONDS)
                     )
+                    answer = await until_stopped(asking, self.stopped)
                 except TransportError as problem:
                     last, may_pass = str(problem), True
                     continue
@@ -260,19 +285,37 @@ class NetworkProber:
         """One request as ``tenant``, read to its end. Raises `Stop` when nothing may be sent."""
         if self.mode is None:
             raise ValueError("the target has not been calibrated")
-        if reason := self.stopped():
-            raise Stop(reason)
+        self._refuse_when_over()
         refuse_without_consent(self.limits, prompt.tokens, self.consent)
         self.spent.check(prompt.tokens)
         wish = Wish(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
         self.spent.requests += 1
-        reply = await self._send(tenant, prompt, wish, cancel_after, seconds or self.answer_seconds)
+        pulse, least = Pulse(self.now()), CALIBRATION[-1]
+        if prompt.tokens > least:
+            self._last_long = prompt.tokens
+        sending = self._send(tenant, prompt, wish, cancel_after, seconds or self.answer_seconds, pulse)
+        reply = await self._watch.over(sending, pulse, prompt.tokens, least)
+        if prompt.tokens <= least and reply.outcome is Outcome.ANSWERED:
+            self._watch.control = min(reply.seconds, self._watch.control or reply.seconds)
         if reply.outcome in _MAY_HAVE_RUN:
             self.spent.prompt_tokens += prompt.tokens
         return reply
 
+    def _refuse_when_over(self) -> None:
+        """`Stop` when nothing may be sent any more."""
+        if self.wedge is not None:
+            raise Stop(self.wedge.sentence, harm=True)
+        if reason := self.stopped():
+            raise Stop(reason)
+
     async def _send(
-        self, tenant: str, prompt: Prompt, wish: Wish, cancel_after: float | None, seconds: float
+        self,
+        tenant: str,
+        prompt: Prompt,
+        wish: Wish,
+        cancel_after: float | None,
+        seconds: float,
+        pulse: Pulse,
     ) -> Reply:
         assert self.mode is not None
         call = self.dialect.call(self.mode, prompt, wish)
@@ -281,15 +324,17 @@ class NetworkProber:
         outcome: Outcome | None = None
         began = self.now()
         limits = WireLimits(total=seconds, read=seconds)
+        most = longest_text(wish.max_tokens)
         try:
             async with (
                 asyncio.timeout(cancel_after),
                 self.wires[tenant].stream("POST", call.path, content=call.body, limits=limits) as answer,
             ):
-                status = answer.status
+                status, pulse.heard = answer.status, self.now()
                 if answer.is_event_stream:
                     word = self.dialect.word
                     async for event in answer.events():
+                        pulse.heard = self.now()
                         payload = event.json()
                         if payload is None:
                             if event.done:
@@ -303,8 +348,11 @@ class NetworkProber:
                             text = piece.text
                         elif text:
                             said.parts.append(text)
+                            said.length += len(text)
                         if first is None and text:
                             first = event.seconds
+                        if said.length > most:
+                            break
                     complete = answer.done
                 else:
                     document = _json((await answer.read()).body)
@@ -316,6 +364,9 @@ class NetworkProber:
         except TransportError as failure:
             outcome = Outcome.TIMED_OUT if type(failure).__name__ in _LATE else Outcome.BROKEN
             problem = str(failure)
+        if outcome is None and said.length > most:
+            outcome = Outcome.BROKEN
+            problem = f"The answer is longer than {most:,} characters where {wish.max_tokens} tokens were asked for."
         if outcome is None:
             outcome = outcome_of(status, said, complete, self.dialect, prompt, wish)
             if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(said):
@@ -346,18 +397,43 @@ class NetworkProber:
 
     async def healthy(self) -> str:
         """ "" when within 60 s every reachable node says it is healthy and a short ordinary request is
-        answered, else a sentence. `Stop` when the target only says that we ask too often."""
-        return await health.watched(self, self._ailing)
+        answered, else a sentence. `Stop` when the target only says that we ask too often. Whoever nobody
+        answers any more is asked no more: the next call gives the same sentence."""
+        if self.wedge is not None:
+            return self.wedge.sentence
+        problem = await health.watched(self, self._ailing)
+        if problem:
+            self._watch.harmed_by(self._last_long, problem)
+        return problem
 
     async def _ailing(self, seconds: float) -> health.Ailing:
         """What is wrong now."""
+        if problem := await self.why_unwell(seconds):
+            return health.Ailing(problem)
+        prompt = await self._short(self.tenants[0])
+        return health.of_reply(await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds))
+
+    async def why_unwell(self, seconds: float = health.NODE_SECONDS) -> str:
+        """What the nodes' health checks say, "" when all say that they are well."""
         for wire in self.node_wires:
             if problem := await health.of_node(wire, self.dialect.health, seconds):
-                return health.Ailing(problem)
+                return problem
+        return ""
+
+    async def beside(self) -> Reply | None:
+        """The reply to a short request of the last tenant, sent while another prompt is silent; None where
+        none could be sent."""
+        try:
+            tenant = self.tenants[-1]
+            prompt = await self._short(tenant)
+            return await self.ask(tenant, prompt, max_tokens=16)
+        except (Stop, ValueError):
+            return None
+
+    async def _short(self, tenant: str) -> Prompt:
         marker = draw_marker(self.draw)
         nonce = draw_nonce(self.draw, without=marker.words)
-        prompt = await self.framed(marker, CALIBRATION[0], nonce.question)
-        return health.of_reply(await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds))
+        return await self.framed(marker, CALIBRATION[0], nonce.question, tenant=tenant)
 
 
 def _json(body: bytes) -> Any:

@@ -16,6 +16,7 @@ from kvaudit.checks.contract import Audit, NodeSeen
 from kvaudit.prober.network import CannotAsk, NetworkProber
 from kvaudit.prober.session_wire import session_for
 from kvaudit.prober.setup import Permission, prober_for
+from kvaudit.prober.silence import Wedge
 from kvaudit.readings import Fingerprint, diff, fingerprint
 from kvaudit.targets import Target
 from kvaudit.verdict import Result, Verdict
@@ -34,6 +35,7 @@ class ProbeSet:
         self._why_not = ""
         self._before: Mapping[str, Fingerprint] = {}
         self._ended = ""
+        self._next = "Resolve what ended the set, then run it again."
 
     async def __aenter__(self) -> ProbeSet:
         return self
@@ -52,7 +54,7 @@ class ProbeSet:
     async def check(self, check_id: str, audit: Audit) -> Result:
         """Observe and judge one active check, then look after the target."""
         if self._ended:
-            return _not_asked(check_id, self._ended)
+            return _not_asked(check_id, self._ended, self._next)
         if check_id == "session":
             return await self._session(audit)
         if self._prober is None and not self._why_not:
@@ -65,7 +67,10 @@ class ProbeSet:
             return replace(result, verdict=Verdict.ERROR) if self._denied else result
         self._prober.spent.begin()
         result = check.judge(await check.observe(asked), asked)
-        return await self._look_after(check_id, result)
+        result = await self._look_after(check_id, result)
+        if self._prober.slowed and result.verdict is not Verdict.FAIL:
+            result = replace(result, warn=True, summary=f"{result.summary} {self._prober.slowed}")
+        return result
 
     async def _session(self, audit: Audit) -> Result:
         """The check that asks no model: its wire goes to the declared session API."""
@@ -94,6 +99,8 @@ class ProbeSet:
 
     async def _look_after(self, check_id: str, result: Result) -> Result:
         assert self._prober is not None
+        if self._prober.wedge is not None:
+            return self._wedged(result, self._prober.wedge)
         if result.verdict is Verdict.FAIL and result.severity in HARM:
             self._ended = f"The check {check_id} failed ({result.severity}), which ends the set."
             return result
@@ -102,6 +109,8 @@ class ProbeSet:
         except Stop as stop:
             self._ended = stop.reason
             return result
+        if self._prober.wedge is not None:
+            return self._wedged(result, self._prober.wedge)
         if unhealthy:
             self._ended = unhealthy
             return replace(
@@ -123,6 +132,32 @@ class ProbeSet:
             )
         return result
 
+    def _wedged(self, result: Result, wedge: Wedge) -> Result:
+        """A prompt that stops a server from answering is a fail, whatever the check was about, and ends the
+        run. Only a leak is worse."""
+        self._ended, self._next = wedge.sentence, wedge.next_step
+        measures = {**result.measures, **wedge.measures}
+        if result.verdict is Verdict.FAIL and result.severity == "critical":
+            return replace(result, measures=measures, summary=f"{result.summary} {wedge.sentence}")
+        if not wedge.proven:
+            return replace(
+                result,
+                verdict=Verdict.FAIL if result.verdict is Verdict.FAIL else Verdict.INCONCLUSIVE,
+                warn=True,
+                measures=measures,
+                summary=f"{result.summary} {wedge.sentence}",
+                next=wedge.next_step,
+            )
+        return replace(
+            result,
+            verdict=Verdict.FAIL,
+            severity="high",
+            warn=False,
+            measures=measures,
+            summary=wedge.sentence,
+            next=wedge.next_step,
+        )
+
     def _moved(self, nodes: Sequence[NodeSeen]) -> str:
         """What changed since the set began, "" when nothing significant did. A node that cannot be
         read now is a change as well: nothing says that it is still the same."""
@@ -140,12 +175,12 @@ def _fingerprints(nodes: Sequence[NodeSeen]) -> dict[str, Fingerprint]:
     return {node.name: fingerprint(node.facts) for node in nodes if node.facts is not None}
 
 
-def _not_asked(check_id: str, why: str) -> Result:
+def _not_asked(check_id: str, why: str, next_step: str) -> Result:
     return Result(
         check_id,
         Verdict.INCONCLUSIVE,
         f"{check_id} was not asked: {why}",
         measures={"asked": False},
-        next="Resolve what ended the set, then run it again.",
+        next=next_step,
         does_not_prove="Anything: no request was sent.",
     )

@@ -17,6 +17,17 @@ from kvaudit.verdict import Evidence
 
 ERROR_LENGTH = 500
 
+CHARACTERS_PER_TOKEN = 256
+ALLOWANCE = 10_000
+"""Characters of text that an answer may have for each token asked for, and besides: a token of any vocabulary
+is shorter. What goes on beyond is not read: it would be searched at our expense."""
+
+
+def longest_text(max_tokens: int) -> int:
+    """Characters after which an answer is longer than what was asked for can be."""
+    return ALLOWANCE + CHARACTERS_PER_TOKEN * max_tokens
+
+
 Seal = Callable[[bytes], bytes]
 """Encrypts generated text so that only the holder of a private key can open it."""
 
@@ -29,6 +40,7 @@ class Gathered:
     """What the payloads of one answer said, joined."""
 
     parts: list[str] = field(default_factory=list, repr=False)  # of the text, in their order
+    length: int = 0  # characters of the text
     finish: str = ""
     error: str = ""
     code: int | None = None
@@ -52,9 +64,10 @@ class Gathered:
 
     def add(self, said: Said) -> None:
         if said.cumulative:
-            self.parts = [said.text]
+            self.parts, self.length = [said.text], len(said.text)
         elif said.text:
             self.parts.append(said.text)
+            self.length += len(said.text)
         if said.error or said.code is not None:
             self.error = self.error or said.error
             self.code = said.code if self.code is None else self.code
@@ -124,7 +137,8 @@ class Scribe:
         seconds: float,
         problem: str = "",
     ) -> Reply:
-        message, text = (problem or said.error)[:ERROR_LENGTH], said.text
+        message = (problem or said.error)[:ERROR_LENGTH]
+        text = said.text[: longest_text(wish.max_tokens)]
         request = {
             "tenant": tenant,
             "mode": self.mode,

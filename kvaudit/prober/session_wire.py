@@ -15,6 +15,7 @@ import orjson
 from kvaudit.checks.asking import Stop
 from kvaudit.checks.session_api import Answer, Fill, SessionPlan, Step, fits, render_body, render_path
 from kvaudit.engines.generic import follow
+from kvaudit.prober.silence import until_stopped
 from kvaudit.targets import Credentials, Target
 from kvaudit.text.markers import Draw, seeded
 from kvaudit.transport import Client, Limits, TransportError, secrets_of
@@ -144,7 +145,9 @@ class SessionClient:
         client = self._both if shared else self._own[account]
         headers = self._accounts[account][1].headers if shared else ()
         status, text, problem, left = 0, "", "", False
-        try:
+
+        async def exchange() -> None:
+            nonlocal status, text, left
             async with (
                 asyncio.timeout(cut or None),
                 client.stream(step.method, path, content=content, headers=headers) as answer,
@@ -154,6 +157,9 @@ class SessionClient:
                     text = (await answer.read()).body.decode("utf-8", "replace")
                 else:
                     left = True
+
+        try:
+            await until_stopped(exchange(), self._stopped)
         except TimeoutError:
             left = True
         except TransportError as failure:

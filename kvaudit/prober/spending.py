@@ -23,7 +23,12 @@ class Spent:
     prompt_tokens: int = 0
     ceiling: int | None = None
     left: int | None = None
+    silent: int = 0  # tokens of the prompt beside which a short request is silent now; 0 = none
     _before: int = 0
+
+    def note_silence(self, tokens: int) -> None:
+        """Whoever keeps the run looks here: a worker that dies meanwhile must not send that prompt again."""
+        self.silent = tokens
 
     def begin(self) -> None:
         """A new check: its ceiling counts from here."""

@@ -17,6 +17,11 @@ HIT_RUN = 4
 SUSPICIOUS_RUN = 3
 FUZZY_RUN = 5  # every word within one edit
 
+GARBLED_LOOKS = 50_000
+"""Places that the search for garbled runs looks at in one answer. An answer of the length that was asked for
+has some thousands; one of a megabyte that repeats our own words would take half a minute. Exact runs are
+searched for in the whole of any answer."""
+
 _WORD = re.compile(r"[a-z]+")
 
 
@@ -80,6 +85,8 @@ class Matcher:
             for marker, first in self._starts.get((answer[at], answer[at + 1]), ()):
                 if own is not None and marker.words == own.words:
                     continue
+                if first and at and marker.words[first - 1] == answer[at - 1]:
+                    continue  # the middle of a run that has been measured from its beginning
                 run = _run(marker.words, first, answer, at)
                 known = longest.get(id(marker))
                 if run >= SUSPICIOUS_RUN and (known is None or run > known.run):
@@ -92,8 +99,13 @@ class Matcher:
         """Runs of 5 or more whose words are each at most one edit off, around one word that came
         through exactly: the cost grows with the markers that share a word, not with all of them."""
         seen: set[int] = set()
+        left = GARBLED_LOOKS
         for at, word in enumerate(answer):
-            for marker, index in self._words.get(word, ()):
+            found = self._words.get(word, ())
+            left -= len(found)
+            if left < 0:
+                return
+            for marker, index in found:
                 if id(marker) in seen or (own is not None and marker.words == own.words):
                     continue
                 back = _fuzzy_run(

@@ -25,6 +25,8 @@ from kvaudit.transport.errors import (
     Redirected,
     SilentServer,
     TLSFailed,
+    TooManyFrames,
+    TooManySecrets,
     TransportError,
     Unreachable,
 )
@@ -58,6 +60,8 @@ __all__ = [
     "SilentServer",
     "StreamedResponse",
     "TLSFailed",
+    "TooManyFrames",
+    "TooManySecrets",
     "TransportError",
     "Unreachable",
     "denied_reason",

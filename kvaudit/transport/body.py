@@ -5,10 +5,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-from kvaudit.transport.errors import BadEncoding, BodyTooLarge
+from kvaudit.transport.errors import BadEncoding, BodyTooLarge, TooManyFrames
 
 PIECE = 65536
 """Bytes decompressed at a time; the most that a bomb can make us hold beyond the cap."""
+
+
+CHUNKS = 20_000
+BYTES_PER_CHUNK = 50
+"""A body may come in this many chunks, and one more for every 50 bytes: of a body sent byte by byte, each
+chunk costs as much as a thousand bytes."""
 
 
 class Decoder:
@@ -19,6 +25,7 @@ class Decoder:
         self._limit = limit
         self._received = 0
         self._decoded = 0
+        self._chunks = 0
         self._encoding = encoding.strip().lower()
         self._stream: zlib._Decompress | None = None
         if self._encoding in ("gzip", "x-gzip"):
@@ -37,16 +44,20 @@ class Decoder:
         return self._stream is None
 
     def count(self, chunk: bytes) -> None:
-        """Count a chunk that needs no decoding; `BodyTooLarge` as soon as the cap is passed."""
+        """Count a chunk that needs no decoding; `BodyTooLarge` as soon as the cap is passed,
+        `TooManyFrames` for a body that is cut into crumbs."""
         self._received += len(chunk)
         if self._received > self._limit:
             raise self._too_large()
+        self._chunks += 1
+        if self._chunks > CHUNKS and self._chunks > CHUNKS + self._received // BYTES_PER_CHUNK:
+            raise TooManyFrames(
+                "The body is cut into more chunks than its length allows for; reading it was stopped."
+            )
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Decoded pieces of ``chunk``; `BodyTooLarge` as soon as the cap is passed."""
-        self._received += len(chunk)
-        if self._received > self._limit:
-            raise self._too_large()
+        """Decoded pieces of ``chunk``; raises as `count`."""
+        self.count(chunk)
         if self._stream is None:
             if chunk:
                 yield chunk

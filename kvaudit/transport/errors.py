@@ -108,3 +108,11 @@ class BodyTooLarge(TransportError):
 
 class BadEncoding(TransportError):
     """The body's compression is broken or was never offered."""
+
+
+class TooManySecrets(TransportError):
+    """The answer was made to cost time: it holds more that looks like a secret than any engine's does."""
+
+
+class TooManyFrames(TransportError):
+    """The stream was made to cost time: it is cut into more lines than its length allows for."""

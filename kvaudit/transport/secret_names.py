@@ -70,10 +70,6 @@ def is_secret(name: str, value: str) -> bool:
     return name.lower() not in ("token", "key") or (len(value) >= 16 and any(map(str.isdigit, value)))
 
 
-_KEYWORDS = ("key", "token", "secret", "passw", "passphrase", "credential", "auth")
-_NAME = re.compile(r"[\w.-]{3,100}")
-
-
 def may_name(lowered: str) -> bool:
     """Whether any of the keywords is in a text in lower case. Spelled out: it is asked of every event."""
     return (
@@ -84,17 +80,3 @@ def may_name(lowered: str) -> bool:
         or "credential" in lowered
         or "auth" in lowered
     )
-
-
-def names_in(text: str) -> frozenset[str]:
-    """The words of a text that would be names of secrets, as they are spelled there; linear in its length."""
-    lowered = text.lower()
-    keywords = [word for word in _KEYWORDS if word in lowered]
-    if not keywords:
-        return frozenset()
-    found = set()
-    for word in set(_NAME.findall(text)):
-        small = word.lower()
-        if any(keyword in small for keyword in keywords) and secret_name(word):
-            found.add(word)
-    return frozenset(found)

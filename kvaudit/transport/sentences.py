@@ -14,6 +14,8 @@ from kvaudit.transport.errors import (
     NotHTTP,
     SilentServer,
     TLSFailed,
+    TooManyFrames,
+    TooManySecrets,
     TransportError,
     Unreachable,
 )
@@ -33,6 +35,8 @@ class sentences:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, (TooManyFrames, TooManySecrets)):
+            raise type(error)(f"{self._where}: {str(error)[0].lower()}{str(error)[1:]}") from None
         if isinstance(error, TransportError) or error is None:
             return
         translated = self._translate(error)

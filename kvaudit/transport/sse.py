@@ -11,8 +11,15 @@ from typing import Any
 
 import orjson
 
+from kvaudit.transport.errors import TooManyFrames
+
 DONE = "[DONE]"
 SHORT = 32  # characters: no longer data is taken for it, blanks included
+
+LINES = 20_000
+BYTES_PER_LINE = 50
+"""A stream may have this many lines, and one more for every 50 bytes: an event takes two, of 200 bytes in all
+from any engine. Millions of empty ones would cost seconds in which nothing else is done."""
 
 LF, CR = 10, 13  # as numbers: ten times as fast to look for as b"\n" is
 
@@ -117,11 +124,15 @@ class EventParser:
         self._data: list[str] = []
         self._event = ""
         self._id = ""
+        self._allowed = float(LINES)  # lines that may still come
 
     def feed(self, chunk: bytes, seconds: float = 0.0) -> list[Event]:
+        """The events that this chunk ends; `TooManyFrames` for a stream made to cost time."""
+        self._allowed += len(chunk) / BYTES_PER_LINE
         if chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and not (self._rest or self._data or self._event):
             data = chunk[6:-2]
             if LF not in data and CR not in data:  # one whole event of a single data line, as most are
+                self._count(2)
                 return [Event(data.decode("utf-8", "replace"), "", self._id, seconds)]
         inside_a_line = bool(self._rest) and not self._first and not self._rest.endswith(b"\r")
         if inside_a_line and b"\n" not in chunk and b"\r" not in chunk:
@@ -137,13 +148,17 @@ class EventParser:
         body = self._rest[:-1] if held else self._rest
         lines = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._rest = lines.pop() + (b"\r" if held else b"")
+        self._count(len(lines))
         events = (self._line(line.decode(errors="replace"), seconds) for line in lines)
         return [event for event in events if event is not None]
 
-    @property
-    def pending(self) -> int:
-        """Bytes of unfinished lines and data; for a cap on a stream that never ends an event."""
-        return len(self._rest) + sum(map(len, self._more)) + sum(map(len, self._data))
+    def _count(self, lines: int) -> None:
+        self._allowed -= lines
+        if self._allowed < 0:
+            raise TooManyFrames(
+                "The stream is cut into more events than its length allows for: no engine answers like this, and "
+                "reading it was stopped."
+            )
 
     @property
     def unfinished(self) -> bool:

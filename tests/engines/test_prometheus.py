@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvaudit.engines._prometheus import MOST_LINES, MOST_SAMPLES, parse
+from kvaudit.engines._prometheus import LINES, MOST_SAMPLES, parse
 from kvaudit.engines.contract import Answer
 from tests.waiting import bounded
 
@@ -88,5 +88,5 @@ def test_hostile_bodies_take_bounded_time() -> None:
     backslashes = b'a{x="' + b"\\" * 60_000 + b"\n"
     spaces = b"a{" + b" " * 60_000 + b"\n"
     with bounded(60, "reading it"):
-        found = metrics((backslashes + spaces) * 30 + b"a 1\n" * (MOST_LINES + 10))
+        found = metrics((backslashes + spaces) * 30 + b"a 1\n" * (LINES + 10))
     assert len(found.samples("a")) <= MOST_SAMPLES

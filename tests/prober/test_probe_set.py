@@ -32,6 +32,7 @@ def audited(
     meddle: Callable[[Any], None] = lambda lab: None,
     target: dict[str, Any] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
+    seconds: float = 20_000,
     **options: Any,
 ) -> tuple[list[Any], list[Result]]:
     async def main() -> tuple[list[Any], list[Result]]:
@@ -42,7 +43,7 @@ def audited(
                 run = runner.run(
                     target_of(lab, **(target or {})),
                     checks,
-                    budget=runner.Budget(seconds=20_000),
+                    budget=runner.Budget(seconds=seconds),
                     permission=replace(permission, spent=Spent()),  # belongs to one run
                     cancelled=cancelled,
                 )

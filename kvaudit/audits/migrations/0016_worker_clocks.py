@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('audits', '0008_result_not_passed'),
+        ('audits', '0013_change_suspended'),
     ]
 
     operations = [

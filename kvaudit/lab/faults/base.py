@@ -52,8 +52,16 @@ class Faults:
         return True
 
     def wedges(self, node: Node, prompt_tokens: int) -> bool:
-        """Whether this prompt blocks the engine for ever."""
+        """Whether this prompt blocks the engine."""
         return False
+
+    def wedges_decode(self, node: Node, prompt_tokens: int) -> bool:
+        """Whether decoding after this prompt, and after every other, goes no further than its first token."""
+        return False
+
+    def wedged_seconds(self) -> float | None:
+        """After how long a blocked engine goes on; None = never."""
+        return None
 
     def refusal(self, request: Request, abort: FinishAbort) -> FinishAbort | None:
         """How a refusal is answered; None = as a success (the abort is lost)."""

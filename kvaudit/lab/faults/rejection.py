@@ -136,7 +136,7 @@ class WedgeAtLimit(Faults):
     the queue for ever; everybody behind it hangs, ``/health`` stays 200."""
 
     name = "wedge_at_limit"
-    reports = ("vllm#35541", "vllm#27181")
+    reports: ClassVar[tuple[str, ...]] = ("vllm#35541", "vllm#27181")
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
@@ -150,6 +150,57 @@ class WedgeAtLimit(Faults):
 
     def unadmitted_reject(self, request: Request) -> bool:
         return request.finished()
+
+
+class Wedge(WedgeAtLimit):
+    """A real vLLM 0.27.1 whose pool is below its context (vllm #41069; vllm.md 0): already the longest
+    prompt that its own limits allow hangs it for ever. Nobody is answered any more, ``/health`` stays
+    200, and the gauges show nothing running or waiting."""
+
+    name = "wedge"
+    reports: ClassVar[tuple[str, ...]] = ("vllm#41069", "vllm#35541")
+
+    def wedges(self, node: Node, prompt_tokens: int) -> bool:
+        self._stuck = self._stuck or self._over(node, prompt_tokens)
+        return self._stuck
+
+    @staticmethod
+    def _over(node: Node, prompt_tokens: int) -> bool:
+        return prompt_tokens >= node.max_req_input_len - 1
+
+
+class WedgeDecode(Wedge):
+    """vllm #27181: one of the longest prompts is prefilled and its first token leaves, then nothing that decodes
+    goes on: streams stay open without a word, ``/health`` stays 200."""
+
+    name = "wedge_decode"
+    reports = ("vllm#27181",)
+
+    def wedges(self, node: Node, prompt_tokens: int) -> bool:
+        return False
+
+    def wedges_decode(self, node: Node, prompt_tokens: int) -> bool:
+        return super().wedges(node, prompt_tokens)
+
+    @staticmethod
+    def _over(node: Node, prompt_tokens: int) -> bool:
+        # Decode's pool is larger than prefill's, and it is prefill that refuses.
+        prefill = node.config.pool("unified" if node.config.unified else "prefill")
+        return prompt_tokens >= min(prefill, node.context) - 256
+
+    def unadmitted_reject(self, request: Request) -> bool:
+        return Faults.unadmitted_reject(self, request)
+
+
+class WedgeForMinutes(Wedge):
+    """The same at first, but a watchdog sets the engine going again after two minutes (sglang
+    ``--watchdog-timeout``): it was slow, and it was not stopped."""
+
+    name = "wedge_for_minutes"
+    reports = ("sglang#22716",)
+
+    def wedged_seconds(self) -> float | None:
+        return 120.0
 
 
 class AutoTruncate(Faults):

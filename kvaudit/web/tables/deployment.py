@@ -76,6 +76,10 @@ class DeploymentPage:
     pauses: Sequence[Pause]  # of this deployment and of the whole fleet
 
     @property
+    def suspended(self) -> bool:
+        return any(pause.suspended for pause in self.pauses)
+
+    @property
     def paused_here(self) -> bool:
         return any(pause.deployment_id for pause in self.pauses)
 

@@ -23,6 +23,9 @@ LABELS: Mapping[str, str] = {
     "pool_use_before": "Pool in use before (the engine's unit)",
     "pool_use_after": "Pool in use after (the engine's unit)",
     "pool_left_behind": "Pool left in use by nobody",
+    # every active check
+    "wedged": "A prompt stopped the server from answering",
+    "wedged_tokens": "That prompt (tokens)",
     # canary and concurrency
     "planned_rounds": "Rounds planned",
     "accepted_rounds": "Rounds that count",

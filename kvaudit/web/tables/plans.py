@@ -12,9 +12,9 @@ from django.db.models import Count, Prefetch, Q
 from kvaudit import clock
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import User
-from kvaudit.audits.models import Plan, Run
+from kvaudit.audits.models import Kind, Plan, Run
 from kvaudit.audits.planning import schedule_of
-from kvaudit.fleet.models import Deployment
+from kvaudit.fleet.models import SUSPENDER, Deployment, Pause
 from kvaudit.fleet.querysets import DeploymentQuerySet
 from kvaudit.web import lengths, windows
 
@@ -40,6 +40,7 @@ class PlanPage:
     windows: Sequence[str]
     versions: Sequence[Plan]
     runs: Sequence[Run]
+    suspended: Sequence[Pause]
     others: int  # deployments it selects that the reader may not see
 
 
@@ -107,8 +108,17 @@ def plan_page(plan: Plan, user: User) -> PlanPage:
             .select_related("deployment")
             .before(None)[:RECENT_RUNS]
         ),
+        suspended=_suspended(plan, visible),
         others=selected.exclude(pk__in=Deployment.objects.visible_to(user)).count(),
     )
+
+
+def _suspended(plan: Plan, visible: DeploymentQuerySet) -> list[Pause]:
+    """Where kvaudit itself keeps this plan from sending prompts."""
+    if plan.kind != Kind.ACTIVE:
+        return []
+    held = Pause.objects.current().filter(paused_by=SUSPENDER, deployment__in=visible)
+    return list(held.select_related("deployment").order_by("valid_from")[:MOST_PLANS])
 
 
 def selected_by(plan: Plan) -> DeploymentQuerySet:

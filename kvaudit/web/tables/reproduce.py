@@ -36,6 +36,8 @@ def again(run: Run) -> Again:
     nodes = list(Node.objects.at(at).filter(deployment=run.deployment_id)[:MOST_NODES])
     # Drift compares with what only the database remembers.
     known = [name for name in run.checks if name in checks.MODULES and name != "drift"]
+    if run.wedged:  # what stopped a server from answering is not offered for pasting
+        known = [name for name in known if name not in checks.ACTIVE]
     if not nodes or not known:
         return Again()
     words, variables = _nodes(nodes)

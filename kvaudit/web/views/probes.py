@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
 
+from kvaudit.audits import suspending
 from kvaudit.audits.defaults import ensure_default_plans
 from kvaudit.fleet import services
 from kvaudit.web import foreign
@@ -31,7 +32,11 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
         services.pause_probes(actor=request.user, deployment=deployment, reason=reason)
         said = "Active probes are paused; one that is on its way stops before its next request."
     elif act == "resume":
-        services.resume_probes(actor=request.user, deployment=deployment)
+        try:
+            suspending.resume(actor=request.user, deployment=deployment, reason=reason)
+        except ValueError as problem:
+            messages.error(request, str(problem))
+            return redirect("deployment", slug)
         said = "Active probes may run again in their windows."
     elif act == "consent":
         services.give_consent(deployment=deployment, actor=request.user, reason=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvaudit.accounts.models import Membership
 from kvaudit.audits.models import Run
 from kvaudit.fleet.models import Consent, Pause, Tenant
-from kvaudit.fleet.services import set_tenant_key
+from kvaudit.fleet.services import set_tenant_key, suspend_probes
 from tests.factories import a_user
 
 PATH = "/d/chat-large/probes/"
@@ -72,3 +72,19 @@ def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
     assert "canary" in run.checks
     assert "left out" not in people.operator.get(f"/runs/{run.pk}/").content.decode()
     assert left_out in people.operator.get(f"/runs/{first.pk}/").content.decode(), "consent came later"
+
+
+def test_a_suspension_says_why_and_ends_with_a_reason(people, pair):
+    suspend_probes(deployment=pair, reason="After a prompt of 2,047 tokens nothing answered any more.")
+    page = people.operator.get("/d/chat-large/").content.decode()
+    assert "active probes suspended" in page
+    assert "2,047 tokens" in page
+    assert "an operator of its team resumes them" in page
+    assert people.viewer.post(PATH, {"act": "resume", "reason": "please"}).status_code == 403
+    refused = people.operator.post(PATH, {"act": "resume"}, follow=True).content.decode()
+    assert "give the reason why prompts may be sent again" in refused
+    assert Pause.objects.current().exists()
+    people.operator.post(PATH, {"act": "resume", "reason": "pool enlarged"})
+    assert not Pause.objects.current().exists()
+    events = people.operator.get("/d/chat-large/events/").content.decode()
+    assert "pool enlarged" in events
