@@ -15,7 +15,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from kvaudit.audits.kept import Evidence, Planting, RunEvidence
+from kvaudit.audits.kept import Evidence, Planting, PrunedEvidence, RunEvidence
 from kvaudit.audits.querysets import PlanQuerySet, ResultQuerySet, RunQuerySet
 from kvaudit.audits.standing import VERDICTS, CheckState, Overdue, StateChange
 
@@ -27,6 +27,7 @@ __all__ = (
     "Overdue",
     "Plan",
     "Planting",
+    "PrunedEvidence",
     "Result",
     "Run",
     "RunEvidence",
