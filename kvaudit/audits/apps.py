@@ -7,3 +7,8 @@ class AuditsConfig(AppConfig):
     name = "kvaudit.audits"
     label = "audits"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from kvaudit.audits import rederived
+
+        rederived.register()

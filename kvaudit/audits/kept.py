@@ -41,6 +41,20 @@ class RunEvidence(models.Model):
         return self.source
 
 
+class PrunedEvidence(models.Model):
+    """That retention dropped what a run had kept. ``kept`` lists ``[kind, sha256, source, node name]`` of all of it, so
+    that the run's digest can be computed as before; ``digest`` is what that came to. Its entry in the ledger
+    (`evidence.pruned`) holds the digest of this row."""
+
+    run = models.OneToOneField("audits.Run", on_delete=models.PROTECT, related_name="pruned")
+    at = models.DateTimeField(default=clock.now)
+    kept = models.JSONField()
+    digest = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return f"evidence of run {self.run_id}, pruned"
+
+
 class Planting(models.Model):
     """The markers that one attempt of a run planted: live for 30 days, since a page may surface late.
 

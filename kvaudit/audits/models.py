@@ -15,7 +15,7 @@ from django.db import models
 from django.db.models import Q
 
 from kvaudit import clock
-from kvaudit.audits.kept import Evidence, Planting, RunEvidence
+from kvaudit.audits.kept import Evidence, Planting, PrunedEvidence, RunEvidence
 from kvaudit.audits.querysets import PlanQuerySet, ResultQuerySet, RunQuerySet
 from kvaudit.audits.standing import VERDICTS, CheckState, Overdue, StateChange
 from kvaudit.audits.worker_clocks import WorkerClock
@@ -28,6 +28,7 @@ __all__ = (
     "Overdue",
     "Plan",
     "Planting",
+    "PrunedEvidence",
     "Result",
     "Run",
     "RunEvidence",

@@ -52,30 +52,47 @@ def sentence(checks: Sequence[str], results: Iterable[Concluded], verdict: Verdi
 
 
 def digest(run: Mapping[str, Any], results: Iterable[Any]) -> str:
-    """SHA-256 (hex) over a run and its results in canonical order (check, attempt): what the ledger
-    holds of a run, and what a verifier computes again from the rows."""
-    ordered = sorted(results, key=lambda each: (each.check_id, each.attempt))
+    """SHA-256 (hex) over a run and its results in canonical order (check, attempt): what entries of the first release
+    hold of a run."""
+    return digest_of({"run": dict(run), "results": _in_order(results)})
+
+
+def whole_digest(run: Any, results: Iterable[Any], kept: Iterable[Sequence[str]]) -> str:
+    """`digest` with what it left out until 0.1: the run's kind, when it began, and what evidence it kept (each as
+    kind, SHA-256, source, node name). Entries of today hold this one."""
+    began = run.started_at.isoformat() if run.started_at else None
+    described: dict[str, Any] = identity(run) | {"kind": run.kind, "started_at": began}
     return digest_of(
         {
-            "run": dict(run),
-            "results": [
-                {
-                    "check": each.check_id,
-                    "attempt": each.attempt,
-                    "verdict": each.verdict,
-                    "warn": each.warn,
-                    "severity": each.severity,
-                    "summary": each.summary,
-                    "measures": each.measures,
-                    "next": each.next_step,
-                    "does_not_prove": each.does_not_prove,
-                    "evidence": each.evidence,
-                    "observed_at": each.observed_at.isoformat(),
-                }
-                for each in ordered
-            ],
+            "run": described,
+            "results": _in_order(results),
+            "kept": sorted(list(each) for each in kept),
         }
     )
+
+
+def result_digest(result: Any) -> str:
+    """What the ledger holds of one result of a run that has not ended."""
+    return digest_of(_in_order([result]))
+
+
+def _in_order(results: Iterable[Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "check": each.check_id,
+            "attempt": each.attempt,
+            "verdict": each.verdict,
+            "warn": each.warn,
+            "severity": each.severity,
+            "summary": each.summary,
+            "measures": each.measures,
+            "next": each.next_step,
+            "does_not_prove": each.does_not_prove,
+            "evidence": each.evidence,
+            "observed_at": each.observed_at.isoformat(),
+        }
+        for each in sorted(results, key=lambda each: (each.check_id, each.attempt))
+    ]
 
 
 def identity(run: Any) -> dict[str, Any]:

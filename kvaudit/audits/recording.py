@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from kvaudit import clock
-from kvaudit.audits import evidence, followups, outcome, states, suspending, telling
+from kvaudit.audits import evidence, followups, outcome, proving, states, suspending, telling
 from kvaudit.audits.canonical import clean, clean_text
 from kvaudit.audits.claiming import Claim, fence
 from kvaudit.audits.models import Result, Run, RunState, StateChange
@@ -70,6 +70,15 @@ def record_partly(claim: Claim, observed: Observed, nodes: Iterable[NodeSeen] = 
     evidence.keep(evidence.Kept(run.pk, item) for item in observed.result.evidence)
     changes += suspending.suspensions(run, rows[run.pk])
     telling.tell(changes)
+    # State rests on it from now on, and the run's own entry comes only with its end.
+    record_all(
+        actor=WORKER,
+        acts=[
+            Act(proving.RECORDED, proving.subject_of(row), outcome.result_digest(row))
+            for row in rows[run.pk]
+            if (row.attempt, row.check_id) == (run.attempt, observed.result.check)
+        ],
+    )
     return True
 
 
@@ -138,13 +147,15 @@ def end(runs: Iterable[Run], rows: dict[int, list[Result]]) -> list[StateChange]
 
 
 def ledger(runs: Iterable[Run], rows: dict[int, list[Result]]) -> None:
-    """One entry per run over its results in canonical order. Last in the transaction: it holds the
+    """One entry per run over its results and its evidence in canonical order. Last in the transaction: it holds the
     end of the chain."""
+    ended = sorted(runs, key=lambda run: run.pk)
+    kept = proving.kept_of(run.pk for run in ended)
     record_all(
         actor=WORKER,
         acts=[
-            Act(f"run.{run.state}", f"run:{run.pk}", outcome.digest(outcome.identity(run), rows[run.pk]))
-            for run in sorted(runs, key=lambda run: run.pk)
+            Act(f"run.{run.state}", f"run:{run.pk}", outcome.whole_digest(run, rows[run.pk], kept[run.pk]))
+            for run in ended
         ],
     )
 

@@ -7,3 +7,8 @@ class ChecklistsConfig(AppConfig):
     name = "kvaudit.checklists"
     label = "checklists"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from kvaudit.checklists import rederived
+
+        rederived.register()

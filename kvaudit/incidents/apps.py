@@ -10,6 +10,8 @@ class IncidentsConfig(AppConfig):
 
     def ready(self) -> None:
         from kvaudit.audits.retention import keep_for
+        from kvaudit.incidents import rederived
         from kvaudit.incidents.resting import cited_runs
 
         keep_for(cited_runs)
+        rederived.register()

@@ -58,6 +58,7 @@ class Facts:
     external: Sequence[External] = ()
     exact: frozenset[str] = frozenset()
     failed_at: datetime | None = None  # the incident's newest evidence: what passed before it shows nothing
+    doubts: Sequence[str] = ()  # why the record of what is looked at cannot be relied on
 
     @property
     def since(self) -> datetime | None:
@@ -94,6 +95,10 @@ def requirements(facts: Facts) -> list[Requirement]:
         found.append(_external(facts))
     found.append(_set(facts, "internal", "Internal canary and boundary set", INTERNAL))
     found += [_set(facts, check, title, (check,)) for check, title in zip(CAPACITY, _TITLES, strict=True)]
+    if facts.doubts:
+        found.append(
+            Requirement("record", "The record is what was recorded", False, " ".join(facts.doubts[:3]))
+        )
     return found
 
 

@@ -147,7 +147,12 @@ def _cite(incident: Incident, result: Result) -> None:
     roles, builds = _running(incident.deployment)
     incident.roles = sorted({*incident.roles, *roles})
     incident.builds = sorted({*incident.builds, *builds})
-    incident.save()
+    incident.save(
+        update_fields=[
+            "affected_from", "affected_to", "severity", "first_evidence_at", "last_evidence_at", "fingerprint", "roles",
+            "builds",
+        ]
+    )  # fmt: skip
     if _came_back(incident, result):
         move(
             incident=incident,

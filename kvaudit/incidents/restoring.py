@@ -9,13 +9,13 @@ from django.db.models import F, Max
 from kvaudit import clock
 from kvaudit.accounts.access import require
 from kvaudit.accounts.models import User
-from kvaudit.audits import replaying
+from kvaudit.audits import proving, replaying
 from kvaudit.audits.canonical import clean_text
 from kvaudit.audits.models import Result, Run, RunState
 from kvaudit.checklists.attesting import File, store
 from kvaudit.checklists.scope import ClaimProblem
 from kvaudit.fleet.models import Deployment, FingerprintChange, NodeSnapshot
-from kvaudit.incidents import evidence, gate, opening, quarantining
+from kvaudit.incidents import evidence, gate, opening, quarantining, rederived
 from kvaudit.incidents.gate import External, Facts, Ran, Requirement
 from kvaudit.incidents.models import (
     ExternalResult,
@@ -60,6 +60,7 @@ def facts_of(incident: Incident) -> Facts:
     checks = opening.checks_of(incident)
     replays = set(incident.replays.values_list("run_id", flat=True))
     ran: list[Ran] = []
+    unproved: dict[int, str] = {}
     if fix is not None:
         rows = (
             Result.objects.filter(
@@ -74,6 +75,7 @@ def facts_of(incident: Incident) -> Facts:
             .select_related("run")
             .order_by("-id")[:NEWEST]
         )
+        unproved = proving.unproved({row.run_id: row.run for row in rows}.values())
         ran = [_ran(row, row.run_id in replays) for row in rows if row.run.started_at is not None]
         ran = _without_other_replays(ran, replays)
     return Facts(
@@ -90,6 +92,7 @@ def facts_of(incident: Incident) -> Facts:
         ],
         exact=evidence.REPLAYABLE,
         failed_at=incident.last_evidence_at,
+        doubts=[*unproved.values(), *rederived.tests_differing(incident)],
     )
 
 

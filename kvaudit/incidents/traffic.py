@@ -3,7 +3,8 @@ nowhere; the API and the deployment's page give the same answer.
 
 The caller has read the running process; this adds what a single reading cannot show: that the gate
 was not run since the last capacity change, that a check of the last days found a leak, that a
-declared edge limit was never seen refusing, that the deployment is under quarantine. `SOURCES` is the
+declared edge limit was never seen refusing, that the deployment is under quarantine, that the record of all
+this was changed. `SOURCES` is the
 list of such questions; one more is one more function in it.
 """
 
@@ -13,12 +14,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kvaudit.audits import rederived
 from kvaudit.audits.history import history_for
 from kvaudit.audits.models import CheckState
 from kvaudit.audits.status import CheckNow, DeploymentStatus, status_of
 from kvaudit.checks.contract import History
 from kvaudit.fleet.models import Deployment
 from kvaudit.incidents.models import Quarantine
+from kvaudit.incidents.rederived import unreleased
 from kvaudit.verdict import WORST_FIRST, Verdict, roll_up
 
 NOT_ASKED = ("pool", "version", "exposure")
@@ -135,7 +138,18 @@ def quarantine(past: Past) -> Iterable[Reason]:
         yield Reason("quarantine", Verdict.FAIL, f"under quarantine since {since}{of}: {held.reason}")
 
 
-SOURCES: tuple[Source, ...] = (quarantine, drift, findings, unrefuted, edge_limit)
+def record(past: Past) -> Iterable[Reason]:
+    """Whether what the others look at is what was recorded: rows that were changed open nothing."""
+    # Twice: something may have been recorded between two of the queries.
+    for doubt in _doubts(past.deployment) and _doubts(past.deployment):
+        yield Reason("record", Verdict.ERROR, doubt)
+
+
+def _doubts(deployment: Deployment) -> list[str]:
+    return [*rederived.doubts(deployment), *unreleased(deployment)]
+
+
+SOURCES: tuple[Source, ...] = (quarantine, drift, findings, unrefuted, edge_limit, record)
 
 
 def _rank(reason: Reason) -> tuple[int, str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db import connection, transaction
+from django.db import connection
 
 from kvaudit.accounts.actors import Actor, actor_name
 from kvaudit.ledger.chain import entry_hash
@@ -14,6 +14,16 @@ from kvaudit.ledger.models import Entry
 
 CHAIN_LOCK = 0x6B76_6C64  # "kvld": one advisory lock for the end of the chain
 
+# In their order: rows of one INSERT get their numbers as they come.
+_APPEND = """
+    INSERT INTO ledger_entry (actor, kind, subject, digest)
+    SELECT actor, kind, subject, digest
+    FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+        WITH ORDINALITY AS act (actor, kind, subject, digest, number)
+    ORDER BY number
+    RETURNING sequence, at, actor, kind, subject, digest, previous, hash
+"""
+_COLUMNS = ("sequence", "at", "actor", "kind", "subject", "digest", "previous", "hash")
 _DIGEST = re.compile(r"(?:[0-9a-f]{64})?\Z")
 
 
@@ -37,34 +47,19 @@ def record(*, actor: Actor, kind: str, subject: str, digest: str = "") -> Entry:
 
 
 def record_all(*, actor: Actor, acts: Iterable[Act]) -> list[Entry]:
-    """`record` for several acts of one actor under one lock and one INSERT."""
+    """`record` for several acts of one actor under one lock and one INSERT. The database gives each its number, its
+    time and its hash (migration 0005), and takes the lock."""
     name = actor_name(actor)
     wanted = [_checked(name, act) for act in acts]
     if not wanted:
         return []
-    with transaction.atomic():
-        # Two statements: the snapshot of the second must be taken after the lock is held.
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CHAIN_LOCK])
-            cursor.execute("SELECT clock_timestamp()")
-            at = cursor.fetchone()[0]
-        last = Entry.objects.order_by("-sequence").values_list("sequence", "hash").first()
-        sequence, previous = last or (0, "")
-        entries = []
-        for act in wanted:
-            sequence += 1
-            entry = Entry(
-                sequence=sequence,
-                at=at,
-                actor=name,
-                kind=act.kind,
-                subject=act.subject,
-                digest=act.digest,
-                previous=previous,
-            )
-            entry.hash = previous = hash_of(entry)
-            entries.append(entry)
-        return Entry.objects.bulk_create(entries)
+    columns = [[name] * len(wanted)]
+    columns += [[getattr(act, column) for act in wanted] for column in ("kind", "subject", "digest")]
+    with connection.cursor() as cursor:
+        cursor.execute(_APPEND, columns)
+        rows = cursor.fetchall()
+    entries = [Entry.from_db(connection.alias, _COLUMNS, row) for row in rows]
+    return sorted(entries, key=lambda entry: entry.sequence)
 
 
 def hash_of(entry: Entry) -> str:

@@ -1,11 +1,11 @@
-"""Is the chain intact? ``kvaudit ledger verify``."""
+"""Is the chain intact, and is the record what was chained? ``kvaudit ledger verify``."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -24,6 +24,14 @@ class Found:
     entries: int
     last_hash: str = ""
     problem: str = ""
+    chained: bool = False  # the entries themselves are in order: what should follow from them is not
+
+    @property
+    def intact(self) -> str:
+        """What is in order all the same, as a sentence."""
+        if self.chained:
+            return f"The {self.entries} entries themselves are intact."
+        return f"The {self.entries} before it are intact."
 
 
 def verify_chain(entries: Iterable[Entry], noted: Mapping[int, str] = MappingProxyType({})) -> Found:
@@ -61,11 +69,38 @@ def verify_chain(entries: Iterable[Entry], noted: Mapping[int, str] = MappingPro
     return Found(count, previous)
 
 
+def verify_record(
+    walk: Callable[[Iterable[Entry]], Found],
+    entries: Iterable[Entry],
+    *,
+    alive: Callable[[], None] = lambda: None,
+) -> Found:
+    """A walk along the chain (`verify_chain`), and whether the rows that the entries are about are still those that
+    were recorded, and what follows from them still follows. ``alive`` is called between questions."""
+    from kvaudit.ledger import rederiving
+
+    walked = rederiving.compared(entries)
+    try:
+        found = walk(walked)
+        walked.close()  # type: ignore[attr-defined]
+    except rederiving.Differs as differs:
+        return Found(differs.entry.sequence - 1, differs.entry.previous, differs.sentence)
+    if found.problem:
+        return found
+    for question in rederiving.what_follows():
+        alive()
+        if sentence := rederiving.settled(question):
+            return Found(found.entries, found.last_hash, sentence, chained=True)
+    return found
+
+
 def main(argv: Sequence[str]) -> int:
     """``kvaudit ledger verify [--last-hash HASH]``: 0 intact, 1 broken, 3 not verifiable."""
     parser = _Parser(prog="kvaudit ledger")
     commands = parser.add_subparsers(dest="command", required=True)
-    verify = commands.add_parser("verify", help="check every entry's hash and its link to the one before")
+    verify = commands.add_parser(
+        "verify", help="check every entry's hash, its link to the one before, and the rows that it recorded"
+    )
     verify.add_argument("--last-hash", default="", help="a hash noted earlier that must still be there")
     arguments = parser.parse_args(list(argv))
 
@@ -78,12 +113,13 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as stopped:  # settings leave with a sentence and 1, which here would read as broken
         sys.stderr.write(f"{stopped.code}\n")
         return EXIT_ERROR
-    from kvaudit.ledger import verifying
+    from kvaudit.ledger import rederiving, verifying
     from kvaudit.ledger.models import Entry
 
     try:
         entries = Entry.objects.order_by("sequence").iterator(chunk_size=5000)
-        found = verify_chain(entries, verifying.noted_before())
+        noted = verifying.noted_before()
+        found = verify_record(lambda walked: verify_chain(walked, noted), entries)
         noted_is_there = not arguments.last_hash or Entry.objects.filter(hash=arguments.last_hash).exists()
     except Error as error:
         return _say(f"The ledger could not be read: {str(error).strip()}", EXIT_ERROR)
@@ -91,13 +127,16 @@ def main(argv: Sequence[str]) -> int:
         with suppress(Error):  # a role that may only read verifies all the same
             verifying.keep(found, asked_by="command:ledger-verify")
     if found.problem:
-        return _say(f"Ledger broken. {found.problem} The {found.entries} before it are intact.", EXIT_BROKEN)
+        return _say(f"Ledger broken. {found.problem} {found.intact}", EXIT_BROKEN)
     if not noted_is_there:
         return _say(
             f"Ledger broken. No entry has the hash {arguments.last_hash}: the end was cut off or rewritten.",
             EXIT_BROKEN,
         )
-    return _say(f"Ledger intact: {found.entries} entries, last hash {found.last_hash or '-'}.", EXIT_INTACT)
+    return _say(
+        f"Ledger intact: {found.entries} entries, last hash {found.last_hash or '-'}.{rederiving.what_to_say()}",
+        EXIT_INTACT,
+    )
 
 
 class _Parser(argparse.ArgumentParser):

@@ -19,7 +19,7 @@ from kvaudit.ledger.models import Entry
 from kvaudit.ledger.searching import in_order, newest_sequence
 from kvaudit.ledger.services import record
 from kvaudit.ledger.verifications import Outcome, Verification
-from kvaudit.ledger.verify import Found, verify_chain
+from kvaudit.ledger.verify import Found, verify_chain, verify_record
 
 log = logging.getLogger(__name__)
 
@@ -58,12 +58,17 @@ def begin_when_due() -> None:
 
 
 def carry_out(pk: int) -> None:
-    """Walk the chain for a verification that waits, or whose worker is gone. May be called any number of times."""
+    """Walk the chain, and what it recorded, for a verification that waits, or whose worker is gone. May be called any
+    number of times."""
     work = _claim(pk)
     if work is None:
         return
     try:
-        found = verify_chain(_entries(work), noted_before(work))
+        found = verify_record(
+            lambda walked: verify_chain(walked, noted_before(work)),
+            _entries(work),
+            alive=lambda: _sign(work, work.wanted),
+        )
         _end(work, found)
     except NoLongerOurs:
         log.warning("the verification %s was taken by another worker", pk)

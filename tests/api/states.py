@@ -10,11 +10,14 @@ from django.utils import timezone
 from kvaudit.audits.models import CheckState, Kind, Result, Run, RunState, Trigger
 from kvaudit.fleet.models import Deployment, FingerprintChange
 from tests import factories
+from tests.recorded import recorded
 
 
 def a_state(deployment: Deployment, check: str, verdict: str = "pass", **fields: Any) -> CheckState:
     """The check said ``verdict`` an hour ago and that holds for a week."""
     now = timezone.now()
+    fields = {"since": now - timedelta(hours=1), "last_confirmed": now - timedelta(hours=1), **fields}
+    fields.setdefault("expires_at", fields["last_confirmed"] + timedelta(days=7))
     summary = fields.pop("summary", f"{check} says {verdict}")
     run = Run.objects.create(
         deployment=deployment,
@@ -32,13 +35,9 @@ def a_state(deployment: Deployment, check: str, verdict: str = "pass", **fields:
         check_id=check,
         verdict=verdict,
         summary=summary,
-        observed_at=now,
+        observed_at=fields["last_confirmed"],
     )
-    times = {
-        "since": now - timedelta(hours=1),
-        "last_confirmed": now - timedelta(hours=1),
-        "expires_at": now + timedelta(days=7),
-    }
+    recorded(run)
     return CheckState.objects.create(
         deployment=deployment,
         check_id=check,
@@ -46,7 +45,7 @@ def a_state(deployment: Deployment, check: str, verdict: str = "pass", **fields:
         summary=summary,
         run=run,
         result=result,
-        **{**times, **fields},
+        **fields,
     )
 
 

@@ -88,7 +88,7 @@ def test_a_fail_is_not_taken_back_by_a_test_that_could_not_be_done(deployment: D
         last_confirmed=now - timedelta(hours=2),
         closed_at=now - timedelta(hours=1),
     )
-    a_state(deployment, "coherence", then)
+    a_state(deployment, "coherence", then, since=now - timedelta(hours=1))
     answer = traffic.answer(deployment)
     assert answer.verdict is Verdict.INCONCLUSIVE
     assert "it failed and has shown nothing else since: coherence says fail" in answer.summary

@@ -42,14 +42,16 @@ def test_the_ledger_holds_a_digest_that_can_be_computed_again_from_the_rows(acto
     run = audit(a_target())
     run = Run.objects.get(pk=run.pk)
     entry = Entry.objects.get(subject=f"run:{run.pk}")
-    assert entry.digest == outcome.digest(outcome.identity(run), Result.objects.filter(run=run))
+    kept = run.kept_evidence.values_list("kind", "evidence_id", "source", "node_name")
+    assert entry.digest == outcome.whole_digest(run, Result.objects.filter(run=run), kept)
 
 
 def test_a_changed_result_no_longer_matches_the_ledger(actor):
     run = audit(a_target())
     Result.objects.filter(run=run, check_id="pool").update(verdict="fail")
     entry = Entry.objects.get(subject=f"run:{run.pk}")
-    assert entry.digest != outcome.digest(outcome.identity(run), Result.objects.filter(run=run))
+    kept = run.kept_evidence.values_list("kind", "evidence_id", "source", "node_name")
+    assert entry.digest != outcome.whole_digest(run, Result.objects.filter(run=run), kept)
 
 
 def test_text_that_postgresql_refuses_is_stored_without_it(actor):

@@ -16,6 +16,7 @@ from kvaudit.incidents import opening
 from kvaudit.incidents.models import Incident
 from kvaudit.readings import Fingerprint, deployment_digest
 from tests.factories import a_deployment, a_node, a_team, a_user
+from tests.recorded import recorded
 
 LEAKING_LENGTHS = (681_274, 681_275)
 
@@ -112,7 +113,7 @@ def a_result(
         seed=run.seed or 7,
     )
     run.refresh_from_db()
-    return Result.objects.create(
+    made = Result.objects.create(
         run=run,
         deployment=deployment,
         attempt=1,
@@ -124,6 +125,8 @@ def a_result(
         next_step="Stop serving these lengths." if verdict == "fail" else "",
         observed_at=at,
     )
+    recorded(run)
+    return made
 
 
 def stands(result: Result, *, before: str = "") -> StateChange:

@@ -20,6 +20,7 @@ from kvaudit.audits.status import required_checks
 from kvaudit.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from kvaudit.verdict import roll_up
 from tests.factories import a_deployment, a_node
+from tests.recorded import recorded
 
 PASSIVE = ("pool", "version", "drift", "exposure")
 REQUIRED = required_checks(PASSIVE)
@@ -138,6 +139,7 @@ def stands(
     """A finished run, and open states that say what it found."""
     now = timezone.now()
     run = a_run(deployment, verdicts, at=now - timedelta(minutes=3), measures=measures, **fields)
+    recorded(run)
     for result in run.results.all():
         low, high = states.zone_of(result) or (None, None)
         CheckState.objects.create(
@@ -148,7 +150,7 @@ def stands(
             summary=result.summary,
             since=since or now - timedelta(days=2),
             last_confirmed=result.observed_at,
-            expires_at=now - timedelta(minutes=1) if expired else now + timedelta(days=7),
+            expires_at=now - timedelta(minutes=1) if expired else result.observed_at + timedelta(days=7),
             run=run,
             result=result,
             zone_low=low,

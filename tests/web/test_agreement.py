@@ -27,6 +27,7 @@ from kvaudit.web.tables import deployment as page
 from kvaudit.web.tables import fleet
 from kvaudit.web.tables.headline import headline
 from tests.factories import a_deployment, a_node, an_admin
+from tests.recorded import recorded
 from tests.web import scene
 
 OPTIONAL = tuple(check for check in checks.MODULES if check not in ALWAYS_REQUIRED)
@@ -80,6 +81,7 @@ class Agreement(TestCase):
             CheckState.objects.create(**fields, node=node, verdict="fail", severity="high")
         for moment in (*moments, None):
             agree(deployment, planned, moment)
+        recorded(run)
         agree_now(deployment)
 
 
@@ -97,7 +99,7 @@ def happen(
         severity = "critical" if flag and says is F else ""
         result = Result.objects.create(
             run=run, deployment=deployment, attempt=number + len(seen) + 1, check_id=each, verdict=says.value,
-            severity=severity, summary=f"{each} says {says.value}.", observed_at=at,
+            severity=severity, summary=f"{each} says {says.value}.", observed_at=at, warn=flag and says is P,
         )  # fmt: skip
         seen.append(
             states.Observation(

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("audits", "0008_result_not_passed")]
+    dependencies = [("audits", "0010_guards_of_the_record")]
 
     operations = [
         migrations.AlterField(

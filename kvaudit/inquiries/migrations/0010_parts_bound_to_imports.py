@@ -20,5 +20,5 @@ def bind(apps: Any, schema_editor: Any) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("inquiries", "0007_standing")]
+    dependencies = [("inquiries", "0008_guards_of_the_record")]
     operations = [migrations.RunPython(bind)]

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kvaudit.audits import outcome
-from kvaudit.audits.models import Result, Run, RunState
+from kvaudit.audits import outcome, proving
+from kvaudit.audits.models import PrunedEvidence, Result, Run, RunState
+from kvaudit.audits.proving import ENDS
 from kvaudit.ledger.models import Entry, Verification
 from kvaudit.ledger.services import hash_of
 from kvaudit.ledger.verifications import Outcome
 from kvaudit.verdict import Verdict
 
-ENDS = (f"run.{RunState.FINISHED}", f"run.{RunState.CANCELLED}")
 TELL = "Do not rely on this run, and tell an administrator."
 
 
@@ -37,7 +37,8 @@ class Proof:
 
 
 def proof_of(run: Run, results: Sequence[Result]) -> Proof:
-    """``results`` are those of every attempt. Two queries."""
+    """``results`` are those of every attempt. Two queries and one for evidence that is not prefetched; of a
+    run whose evidence was pruned, one more."""
     if not run.ended:
         return Proof(None, "not yet", ["A run gets its entry in the ledger when it ends."])
     entry = Entry.objects.about(f"run:{run.pk}").filter(kind__in=ENDS).order_by("sequence").first()
@@ -51,8 +52,13 @@ def proof_of(run: Run, results: Sequence[Result]) -> Proof:
                 "The ledger has no entry of this run: nothing proves that its results are those that were recorded."
             ],
         )
-    found = outcome.digest(outcome.identity(run), results)
-    if found != entry.digest:
+    kept = [[each.kind, each.evidence_id, each.source, each.node_name] for each in run.kept_evidence.all()]
+    as_recorded = proving.matches(run, results, kept, entry.digest)
+    if not as_recorded and (pruned := PrunedEvidence.objects.filter(run=run).first()) is not None:
+        kept += pruned.kept
+        as_recorded = proving.matches(run, results, kept, entry.digest)
+    if not as_recorded:
+        found = outcome.whole_digest(run, results, kept)
         return Proof(
             Verdict.FAIL,
             "results changed",

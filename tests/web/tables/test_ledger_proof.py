@@ -7,12 +7,11 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from kvaudit.audits import outcome
 from kvaudit.audits.models import Result, Run
 from kvaudit.ledger.models import Verification
-from kvaudit.ledger.services import record
 from kvaudit.verdict import Verdict
 from kvaudit.web.tables.ledger_proof import proof_of
+from tests.recorded import recorded
 from tests.web import scene
 
 FAIL, PASS, OPEN = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE
@@ -21,12 +20,6 @@ FAIL, PASS, OPEN = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE
 @pytest.fixture
 def run(pair):
     return scene.a_run(pair, {"pool": "fail", "version": "pass"}, measures=scene.SHORT_POOL)
-
-
-def recorded(run):
-    """Its entry, as a worker writes it."""
-    digest = outcome.digest(outcome.identity(run), run.results.all())
-    return record(actor="system:worker", kind=f"run.{run.state}", subject=f"run:{run.pk}", digest=digest)
 
 
 def verified(entries: int, *, outcome: str = "intact", sentence: str = "") -> Verification:

@@ -1,0 +1,16 @@
+"""The entries that a worker leaves in the ledger, for runs that a test made by hand."""
+
+from __future__ import annotations
+
+from kvaudit.accounts.actors import Actor
+from kvaudit.audits import outcome, proving
+from kvaudit.audits.models import Run
+from kvaudit.ledger.models import Entry
+from kvaudit.ledger.services import record
+
+
+def recorded(run: Run, actor: Actor = "system:worker") -> Entry:
+    """The end of this run, as its rows are now."""
+    run.refresh_from_db()
+    digest = outcome.whole_digest(run, run.results.all(), proving.kept_of([run.pk])[run.pk])
+    return record(actor=actor, kind=f"run.{run.state}", subject=f"run:{run.pk}", digest=digest)
