@@ -64,7 +64,7 @@ def initialise(
             for statement in grant_statements(app["USER"]):
                 cursor.execute(statement)
         say("permissions of the database role set")
-        return _administrator(admin_password, set_password)
+        return _administrator(admin_password, set_password, say)
 
 
 def _roles() -> tuple[dict[str, str], dict[str, str]]:
@@ -137,14 +137,15 @@ def _ensure_role(role: str, password: str) -> None:
             raise InitialiseFault(f"The role {role} cannot be made: {error}") from None
 
 
-def _administrator(password: str, set_password: bool) -> Administrator:
+def _administrator(password: str, set_password: bool, say: Callable[[str], None]) -> Administrator:
     user, one_time = ensure_admin(username=ADMIN, actor=_ACTOR, password=password)
     if one_time:
         return Administrator(ADMIN, one_time)
     if set_password and password:
         known: User = user
         if not known.check_password(password):
-            change_password(user=known, password=password, actor=_ACTOR)
+            say(f"setting the password of {ADMIN}: their sessions end and their API tokens are revoked")
+            say(f"password of {ADMIN} set: {change_password(user=known, password=password, actor=_ACTOR)}")
         return Administrator(ADMIN, password)
     return Administrator(ADMIN, "")
 

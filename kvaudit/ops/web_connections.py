@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import select
 import time
+import weakref
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,7 @@ class Request(HTTPRequestParser):  # type: ignore[misc]
     streamed = False
     early = b""  # of a streamed body: what came together with the head
 
-    def __init__(self, adj: Any, *, channel: Connection) -> None:
+    def __init__(self, adj: Any, *, channel: weakref.ref[Connection]) -> None:
         super().__init__(adj)
         self.channel = channel
 
@@ -70,7 +71,9 @@ class Request(HTTPRequestParser):  # type: ignore[misc]
 
     def get_body_stream(self) -> Any:
         if self.streamed:
-            return io.BufferedReader(StreamedBody(self.channel, self.early, self.content_length))
+            channel = self.channel()
+            assert channel is not None  # it is what serves this request
+            return io.BufferedReader(StreamedBody(channel, self.early, self.content_length))
         return super().get_body_stream()
 
 
@@ -128,7 +131,8 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.parser_class = partial(Request, channel=self)
+        # Weak: what holds each other would wait for the garbage collector, with everything that was received.
+        self.parser_class = partial(Request, channel=weakref.ref(self))
         self.since = time.monotonic()
         self._sent_before = 0
         self._served = False

@@ -52,6 +52,7 @@ class Served:
 
     def __init__(self, *, workers: int = 1, threads: int = 2, **variables: object) -> None:
         self.port = free_port()
+        self.clients: list[socket.socket] = []
         self.log = Path(tempfile.mkdtemp(prefix="kvaudit-web-")) / "log"
         command = [
             sys.executable,
@@ -83,6 +84,7 @@ class Served:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
         client.settimeout(60)
         client.connect(("127.0.0.1", self.port))
+        self.clients.append(client)
         client.sendall(first)
         return client
 
@@ -97,6 +99,8 @@ class Served:
             connection.close()
 
     def stop(self) -> None:
+        for each in self.clients:
+            each.close()
         if self.process.poll() is None:
             self.process.terminate()
         self.process.wait(60)

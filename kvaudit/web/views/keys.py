@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 
 from kvaudit.audits.defaults import ensure_default_plans
@@ -12,6 +12,7 @@ from kvaudit.fleet import services
 from kvaudit.fleet.credentials import BadHeaders, bearer
 from kvaudit.fleet.models import Deployment, Node, Tenant
 from kvaudit.web.forms import KeyForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 
 NOT_YOURS = "Keys are set by operators of the deployment's team."
@@ -21,7 +22,7 @@ NOT_YOURS = "Keys are set by operators of the deployment's team."
 def keys(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
     require(request.user, "edit_fleet", deployment.team, NOT_YOURS)
-    form = KeyForm(request.POST or None, choices=_choices(deployment))
+    form = KeyForm(sent(request), choices=_choices(deployment))
     if request.method == "POST" and form.is_valid():
         try:
             said = _store(request, deployment, form)
@@ -39,7 +40,7 @@ def keys(request: SignedIn, slug: str) -> HttpResponse:
         "tenants": Tenant.objects.current().filter(deployment=deployment),
         "form": form,
     }
-    return render(request, "deployment/keys.html", context)
+    return render_form(request, "deployment/keys.html", context)
 
 
 def _choices(deployment: Deployment) -> list[tuple[str, str]]:
