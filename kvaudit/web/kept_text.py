@@ -20,7 +20,10 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 MOST_BYTES = 2_500_000
 MOST_FIELDS = 300
-_OURS = {"csrfmiddlewaretoken", "act", "kind", "enabled", "next", "kept", "kept_to", "step"}
+_OURS = {
+    "csrfmiddlewaretoken", "act", "kind", "enabled", "next", "kept", "step", "seen", "version", "replaces", "line",
+    "item", "override", "query", "page", "session", "to",
+}  # fmt: skip
 """Fields that say which form it was, not what was typed."""
 _SECRET = ("password", "secret", "token")
 
@@ -34,9 +37,13 @@ class Kept:
     had_files: bool = False
 
     @property
-    def typed(self) -> list[tuple[str, str]]:
-        """Name and text of what is worth reading."""
-        return [(name, text) for name, text in self.fields if name not in _OURS and text.strip()]
+    def typed(self) -> list[tuple[str, str, int]]:
+        """Name, text and rows of what is worth reading."""
+        worth = [(name, text) for name, text in self.fields if name not in _OURS and text.strip()]
+        return [
+            (name.replace("_", " "), text, min(12, text.count("\n") + 1 + len(text) // 80))
+            for name, text in worth
+        ]
 
     @property
     def as_json(self) -> str:
