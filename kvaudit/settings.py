@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,10 @@ WAIVER_LONGEST_DAYS = _env.number("WAIVER_LONGEST_DAYS", 90, 1, 366)
 ATTESTATION_LONGEST_DAYS = _env.number("ATTESTATION_LONGEST_DAYS", 366, 1, 731)
 EXPIRY_WARNING_DAYS = _env.number("EXPIRY_WARNING_DAYS", 14, 1, 90)
 
+# A login ends after so long without use, and after so long in any case.
+SESSION_IDLE = timedelta(hours=_env.number("SESSION_IDLE_HOURS", 12, 0.05, 24 * 30))
+SESSION_LONGEST = timedelta(hours=_env.number("SESSION_LONGEST_HOURS", 24 * 7, 0.05, 24 * 90))
+
 METRICS_TOKEN = _env.text("METRICS_TOKEN")
 _trust_proxy = _env.flag("TRUST_PROXY_HEADERS")
 _log_level = _env.text("LOG_LEVEL", "INFO").upper()
@@ -136,6 +141,7 @@ MIDDLEWARE = [
     "kvaudit.web.uploads.LargestBody",  # before what reads bodies
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "kvaudit.web.session_use.SessionUse",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -188,6 +194,9 @@ AUTH_PASSWORD_VALIDATORS = [
 _https = BASE_URL.startswith("https://")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_HTTPONLY = True
+CSRF_FAILURE_VIEW = "kvaudit.web.kept_text.csrf_failure"
+SESSION_ENGINE = "kvaudit.accounts.session_store"
+SESSION_COOKIE_AGE = int(SESSION_LONGEST.total_seconds())
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = _https and _trust_proxy
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0

@@ -7,7 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from kvaudit import clock
-from kvaudit.accounts.querysets import ApiTokenQuerySet, TeamQuerySet
+from kvaudit.accounts.querysets import ApiTokenQuerySet, SessionQuerySet, TeamQuerySet
 from kvaudit.accounts.roles import Role
 
 
@@ -87,6 +87,22 @@ class ApiToken(models.Model):
 
     def allows(self, scope: str) -> bool:
         return scope in self.scopes
+
+
+class Session(models.Model):
+    """One browser that is logged in. ``key_hash`` is a keyed hash of the cookie (`kvaudit.accounts.session_store`);
+    ``address`` a bucket (`kvaudit.accounts.addresses`)."""
+
+    key_hash = models.CharField(max_length=64, unique=True)
+    data = models.TextField()
+    user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="sessions")
+    created_at = models.DateTimeField(default=clock.now)
+    last_used_at = models.DateTimeField(default=clock.now)
+    expires_at = models.DateTimeField(db_index=True)
+    browser = models.CharField(max_length=60, blank=True)
+    address = models.CharField(max_length=60, blank=True)
+
+    objects = SessionQuerySet.as_manager()
 
 
 class FailedLogins(models.Model):

@@ -10,7 +10,7 @@ from django.db import models
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
 
-    from kvaudit.accounts.models import ApiToken, Team, User  # noqa: F401
+    from kvaudit.accounts.models import ApiToken, Session, Team, User  # noqa: F401
 
 
 class TeamQuerySet(models.QuerySet["Team"]):
@@ -59,3 +59,9 @@ class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
         if can(user, "manage_tokens"):
             return self.all()
         return self.filter(owner_id=user.pk) if user.pk else self.none()
+
+
+class SessionQuerySet(models.QuerySet["Session"]):
+    def lasting(self, at: datetime) -> SessionQuerySet:
+        """Neither idle for too long nor begun too long ago."""
+        return self.filter(expires_at__gt=at)

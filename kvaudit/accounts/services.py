@@ -6,15 +6,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Q
 from django.utils.text import slugify
 
+from kvaudit.accounts import sessions
 from kvaudit.accounts.access import access_of, forget_access, require
 from kvaudit.accounts.actors import Actor
-from kvaudit.accounts.models import Membership, Team, User
+from kvaudit.accounts.models import Membership, Session, Team, User
 from kvaudit.accounts.records import record
 from kvaudit.accounts.roles import Role
 
@@ -70,20 +72,36 @@ def create_user(
     return user, one_time
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a new password put an end to."""
+
+    sessions: int
+    tokens: int
+
+    def __str__(self) -> str:
+        sessions = f"{self.sessions} session{'' if self.sessions == 1 else 's'}"
+        tokens = f"{self.tokens} API token{'' if self.tokens == 1 else 's'}"
+        return f"{sessions} ended, {tokens} revoked"
+
+
 @transaction.atomic
-def change_password(*, user: User, password: str, actor: Actor) -> None:
-    """Set a password (already validated by the form) and end the one-time state."""
+def change_password(*, user: User, password: str, actor: Actor, but: Session | None = None) -> Ended:
+    """Set a password (already validated by the form) and end the one-time state. Whoever held the old one keeps
+    nothing: sessions end, except ``but``, and API tokens are revoked."""
     if actor != user:
         require(actor, "manage_accounts")
     user.set_password(password)
     user.must_change_password = False
     user.save(update_fields=["password", "must_change_password"])
-    record(actor=actor, kind="user.password_changed", subject=f"user:{user.get_username()}")
+    ended = _end_all(user, but)
+    _recorded(user, "user.password_changed", ended, actor)
+    return ended
 
 
 @transaction.atomic
 def reset_password(*, user: User, actor: Actor) -> str:
-    """A new one-time password, returned once; whoever is logged in as the user no longer is. Raises
+    """A new one-time password, returned once; every session of the user ends and their tokens are revoked. Raises
     `AccountProblem` for one's own, which asks for no other to know it."""
     require(actor, "manage_accounts")
     if actor == user:
@@ -92,8 +110,20 @@ def reset_password(*, user: User, actor: Actor) -> str:
     user.set_password(one_time)
     user.must_change_password = True
     user.save(update_fields=["password", "must_change_password"])
-    record(actor=actor, kind="user.password_reset", subject=f"user:{user.get_username()}")
+    ended = _end_all(user, None)
+    _recorded(user, "user.password_reset", ended, actor)
     return one_time
+
+
+def _end_all(user: User, but: Session | None) -> Ended:
+    return Ended(sessions.end_quietly(user, but), sessions.revoke_tokens(user))
+
+
+def _recorded(user: User, kind: str, ended: Ended, actor: Actor) -> None:
+    subject = f"user:{user.get_username()}"
+    record(
+        actor=actor, kind=kind, subject=f"{subject} {ended}" if ended.sessions or ended.tokens else subject
+    )
 
 
 @transaction.atomic
@@ -106,6 +136,7 @@ def deactivate_user(*, user: User, actor: Actor) -> None:
     with _an_administrator_stays(actor):
         User.objects.filter(pk=user.pk).update(is_active=False)
     user.is_active = False
+    sessions.end_quietly(user)
     forget_access(user)
     record(actor=actor, kind="user.deactivated", subject=f"user:{user.get_username()}")
 

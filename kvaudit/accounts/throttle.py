@@ -18,6 +18,13 @@ INSERT INTO accounts_failedlogins (key, failures, until) VALUES (%s, 1, %s)
 ON CONFLICT (key) DO UPDATE SET
     failures = CASE WHEN accounts_failedlogins.until <= %s THEN 1 ELSE accounts_failedlogins.failures + 1 END,
     until = EXCLUDED.until
+RETURNING failures
+"""
+
+# The one that comes first takes the turn; who comes before the next one changes nothing.
+_TURN = """
+INSERT INTO accounts_failedlogins (key, failures, until) VALUES (%s, 0, %s)
+ON CONFLICT (key) DO UPDATE SET until = EXCLUDED.until WHERE accounts_failedlogins.until <= %s
 """
 
 
@@ -29,17 +36,27 @@ def failures(subjects: Iterable[str]) -> dict[str, int]:
     return {subject: counted.get(subject, 0) for subject in keys.values()}
 
 
-def count(subject: str, remembered: timedelta) -> None:
-    """One failure more, remembered from now on; what nobody remembers goes."""
+def count(subject: str, remembered: timedelta) -> int:
+    """One failure more, remembered from now on; how many that makes. What nobody remembers goes."""
     now = clock.now()
     with connection.cursor() as cursor:
         cursor.execute(_COUNT, [_key(subject), now + remembered, now])
+        made = int(cursor.fetchone()[0])
     FailedLogins.objects.filter(until__lte=now).delete()
+    return made
 
 
 def forget(subject: str) -> None:
     """The subject starts anew."""
     FailedLogins.objects.filter(key=_key(subject)).delete()
+
+
+def turn(subject: str, every: timedelta) -> bool:
+    """Whether it is the subject's turn, which comes once in ``every``; asking too early does not put it off."""
+    now = clock.now()
+    with connection.cursor() as cursor:
+        cursor.execute(_TURN, [_key(f"turn {subject}"), now + every, now])
+        return bool(cursor.rowcount == 1)
 
 
 def _key(subject: str) -> str:

@@ -22,6 +22,7 @@ from kvaudit.checklists.standing import Cell, Status
 router = Router()
 
 MOST = 500
+EARLIEST_YEAR, LATEST_YEAR = 2000, 2199
 Standing = Literal["pass", "attested", "waived", "not applicable", "inconclusive", "error", "fail"]
 
 
@@ -106,9 +107,13 @@ def of_deployment(request: _TokenRequest, slug: str, as_of: AwareDatetime | None
 def _moment(as_of: datetime | None) -> datetime | None:
     """None for now; clocks differ a little, so the next minutes are now as well."""
     now = clock.now()
-    if as_of is None or now < as_of <= now + timedelta(minutes=5):
+    if as_of is None:
         return None
+    if not EARLIEST_YEAR <= as_of.year <= LATEST_YEAR:  # before arithmetic with offsets leaves the calendar
+        raise HttpError(422, f"as_of must be between the years {EARLIEST_YEAR} and {LATEST_YEAR}.")
     if as_of > now:
+        if as_of <= now + timedelta(minutes=5):
+            return None
         raise HttpError(422, "as_of is in the future: nothing is known of that.")
     return as_of
 

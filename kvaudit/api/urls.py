@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import path
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
@@ -143,4 +145,22 @@ def _unfit(request: HttpRequest, problem: ValidationError) -> HttpResponse:
     return api.create_response(request, {"error": sentence}, status=422)
 
 
-urlpatterns = [path("", api.urls)]
+def _answers_are_kept_by_nobody(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """They say who is at risk: no proxy and no disk keeps them."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = view(request, *args, **kwargs)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    # What ninja says of its views to Django (CSRF exemption among it) stays on them.
+    return wrapped
+
+
+_routes, _app, _namespace = api.urls
+for _route in _routes:
+    assert _route.callback is not None
+    _route.callback = _answers_are_kept_by_nobody(_route.callback)
+
+urlpatterns = [path("", (_routes, _app, _namespace))]

@@ -1,6 +1,7 @@
 """gunicorn's settings for one machine and for containers: ``gunicorn -c python:kvaudit.ops.gunicorn_conf``.
 
-Threads, not asyncio: measured 7-14 times faster for these pages, with a bounded number of connections.
+Threads, not asyncio: measured 7-14 times faster for these pages. Connections are waitress's business, so that slow ones
+hold no thread (`kvaudit.ops.web_worker`).
 """
 
 import gc
@@ -12,14 +13,13 @@ wsgi_app = "kvaudit.wsgi:application"
 _listener = os.environ.get("KVAUDIT_LISTENER", "")
 _address = f"{os.environ.get('KVAUDIT_HOST', '127.0.0.1')}:{os.environ.get('KVAUDIT_PORT', '8000')}"
 bind = f"fd://{_listener}" if _listener else _address
-worker_class = "gthread"
+worker_class = "kvaudit.ops.web_worker.WaitressWorker"
 workers = int(os.environ.get("WEB_WORKERS", "2"))
 threads = int(os.environ.get("WEB_THREADS", "4"))
 # Loaded before the fork: less memory, and a fault in the environment ends the start with its sentence.
 preload_app = True
 timeout = 60
 graceful_timeout = 5
-keepalive = 5
 accesslog = None
 control_socket_disable = True  # otherwise a socket in the home folder, which a container does not have
 

@@ -73,7 +73,7 @@ def initialise(
                 f"a worker's clock was wrong: {mended.moments} moments that lay ahead brought back, "
                 f"{mended.fails} fails that were passed over now stand"
             )
-        return _administrator(admin_password, set_password)
+        return _administrator(admin_password, set_password, say)
 
 
 def _roles() -> tuple[dict[str, str], dict[str, str]]:
@@ -166,13 +166,14 @@ def _ensure_role(role: str, password: str) -> None:
             raise InitialiseFault(f"The role {role} cannot be made: {error}") from None
 
 
-def _administrator(password: str, set_password: bool) -> Administrator:
+def _administrator(password: str, set_password: bool, say: Callable[[str], None]) -> Administrator:
     user, one_time = ensure_admin(username=ADMIN, actor=_ACTOR, password=password)
     if one_time:
         return Administrator(ADMIN, one_time)
     if set_password and password:
         known: User = user
         if not known.check_password(password):
-            change_password(user=known, password=password, actor=_ACTOR)
+            say(f"setting the password of {ADMIN}: their sessions end and their API tokens are revoked")
+            say(f"password of {ADMIN} set: {change_password(user=known, password=password, actor=_ACTOR)}")
         return Administrator(ADMIN, password)
     return Administrator(ADMIN, "")

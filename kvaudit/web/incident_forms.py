@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from typing import Any
 
 from django import forms
+from django.core.exceptions import ValidationError
+from django.core.files.uploadedfile import UploadedFile
 
+from kvaudit import clock
 from kvaudit.accounts.models import Team, User
 from kvaudit.incidents.models import Severity
-from kvaudit.incidents.narrative import Certainty, Confidence, Measure
+from kvaudit.incidents.narrative import ActionState, Certainty, Confidence, Measure
 from kvaudit.incidents.postmortem import SECTIONS
 
 MARKDOWN = "Markdown. No HTML, no pictures."
-LARGEST_FILE = 1_000_000
+LARGEST_FILE, LARGEST_RESULT = 1_000_000, 5_000_000
+EARLIEST_YEAR, LATEST_YEAR = 2000, 2199
 
 
 def _long(label: str, *, rows: int = 6, required: bool = False, help_text: str = MARKDOWN) -> forms.CharField:
@@ -48,9 +53,10 @@ class OpenForm(forms.Form):
 
 
 class SectionsForm(forms.Form):
-    """The texts of the postmortem."""
+    """The texts of the postmortem. ``seen`` is the digest of what was there when the page was opened."""
 
     title = forms.CharField(max_length=200)
+    seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -69,12 +75,27 @@ class EventForm(forms.Form):
     source = forms.CharField(required=False, max_length=500, help_text="who says so")
     confidence = forms.ChoiceField(choices=Confidence.choices)
 
+    def clean_at(self) -> datetime:
+        at: datetime = self.cleaned_data["at"]
+        if at > clock.now():
+            raise ValidationError("A timeline holds what has happened: that moment is still to come.")
+        if at.year < EARLIEST_YEAR:
+            raise ValidationError(f"That is before {EARLIEST_YEAR}: choose a sensible date.")
+        return at
+
 
 class ImpactForm(forms.Form):
     measure = forms.ChoiceField(label="What", choices=Measure.choices)
     certainty = forms.ChoiceField(choices=Certainty.choices, initial=Certainty.UNKNOWN)
     statement = forms.CharField(max_length=500)
     source = forms.CharField(required=False, max_length=500, help_text="a count, a log, a run")
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        unknown = cleaned.get("certainty", Certainty.UNKNOWN) == Certainty.UNKNOWN
+        if not unknown and not cleaned.get("source") and "source" not in self.errors:
+            self.add_error("source", "A known or estimated number needs its source: a count, a log, a run.")
+        return cleaned
 
 
 class CauseForm(forms.Form):
@@ -97,11 +118,43 @@ class ActionForm(forms.Form):
         owner.queryset = User.objects.filter(is_active=True, memberships__team=team).order_by("username")
         enforced.choices = choices
 
+    def clean_due(self) -> date:
+        due: date = self.cleaned_data["due"]
+        if not EARLIEST_YEAR <= due.year <= LATEST_YEAR:
+            raise ValidationError(f"Choose a date between {EARLIEST_YEAR} and {LATEST_YEAR}.")
+        return due
+
 
 class ReasonForm(forms.Form):
-    """An act that needs its reason."""
+    """An act that needs its reason; ``most`` characters of it are kept."""
 
-    reason = forms.CharField(max_length=4_000, widget=forms.Textarea(attrs={"rows": 3}))
+    reason = forms.CharField(widget=forms.Textarea(attrs={"rows": 2}))
+
+    def __init__(self, *args: Any, label: str, most: int, help_text: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"] = forms.CharField(
+            label=label, max_length=most, widget=forms.Textarea(attrs={"rows": 2}), help_text=help_text
+        )
+
+
+class StepForm(forms.Form):
+    """An action item is done, dropped or open again."""
+
+    reason = forms.CharField(label="Note", required=False, max_length=1_000)
+    to = forms.ChoiceField(
+        choices=ActionState.choices,
+        error_messages={"invalid_choice": "An action item is done, dropped or open."},
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if (
+            cleaned.get("to") == ActionState.DROPPED
+            and not cleaned.get("reason")
+            and "reason" not in self.errors
+        ):
+            self.add_error("reason", "Say why it is dropped.")
+        return cleaned
 
 
 class FixForm(forms.Form):
@@ -122,6 +175,24 @@ class ResultForm(forms.Form):
     )
     description = forms.CharField(label="Which script, run by whom, against what", max_length=1_000)
 
+    def clean_file(self) -> UploadedFile[bytes]:
+        file: UploadedFile[bytes] = self.cleaned_data["file"]
+        if file.size is None or file.size > LARGEST_RESULT:
+            raise ValidationError(
+                f"The file has more than {LARGEST_RESULT:,} bytes: attach the part that matters."
+            )
+        return file
+
 
 class ImportForm(forms.Form):
-    file = forms.FileField(label="Incident file (YAML)", help_text="schema kvaudit.incident/1")
+    file = forms.FileField(
+        label="Incident file (YAML)",
+        help_text="schema kvaudit.incident/1",
+        error_messages={"required": "Choose a YAML file with one incident."},
+    )
+
+    def clean_file(self) -> UploadedFile[bytes]:
+        file: UploadedFile[bytes] = self.cleaned_data["file"]
+        if file.size is None or file.size > LARGEST_FILE:
+            raise ValidationError(f"The file has more than {LARGEST_FILE:,} bytes: an incident is text.")
+        return file

@@ -7,15 +7,17 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from zoneinfo import ZoneInfo
 
-from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBadRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from kvaudit.accounts import logins
 from kvaudit.accounts.access import can
 from kvaudit.fleet.models import Deployment
+from kvaudit.web import kept_text
 
 if TYPE_CHECKING:
     from kvaudit.accounts.models import Team, User
@@ -32,10 +34,13 @@ class SignedIn(HttpRequest):
 View = Callable[Concatenate[SignedIn, Args], HttpResponseBase]
 
 
-def page(*methods: str, free: bool = False) -> Callable[[View[Args]], Callable[..., HttpResponseBase]]:
+def page(
+    *methods: str, free: bool = False, taken: tuple[str, str] | None = None
+) -> Callable[[View[Args]], Callable[..., HttpResponseBase]]:
     """Decorator of every page view. ``methods`` default to GET; HEAD comes with GET.
 
-    ``free`` pages can be used before a one-time password has been changed.
+    ``free`` pages can be used before a one-time password has been changed. ``taken`` is kind and subject of the entry
+    that the record gets before the answer leaves; the subject may name arguments of the address, like ``run:{pk}``.
     """
     allowed = methods or ("GET",)
     if "GET" in allowed:
@@ -43,13 +48,19 @@ def page(*methods: str, free: bool = False) -> Callable[[View[Args]], Callable[.
 
     def decorate(view: View[Args]) -> Callable[..., HttpResponseBase]:
         @require_http_methods(list(allowed))
-        @login_required
         @wraps(view)
         def wrapped(request: Any, *args: Args.args, **kwargs: Args.kwargs) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                kept = kept_text.of(request) if request.method == "POST" else None
+                return (
+                    kept_text.to_login(request, kept) if kept else redirect_to_login(request.get_full_path())
+                )
             if request.user.must_change_password and not free:
                 return redirect("password-change")
             with timezone.override(zone_of(request.user.zone)):
                 response = view(request, *args, **kwargs)
+            if taken is not None and response.status_code == 200:
+                logins.note_taken(request.user, kind=taken[0], subject=taken[1].format(**kwargs))
             # Pages show who is at risk: no shared cache, and nothing on a public computer's disk.
             response.headers.setdefault("Cache-Control", "private, no-store")
             return response

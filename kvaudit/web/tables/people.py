@@ -12,6 +12,8 @@ from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Membership, Team, User
 from kvaudit.accounts.querysets import managed_users
 from kvaudit.accounts.roles import Role
+from kvaudit.ledger.models import Entry
+from kvaudit.ledger.searching import newest_sequence
 from kvaudit.web import foreign
 from kvaudit.web.tables.keyset import Cut, cut
 
@@ -144,3 +146,15 @@ def row_of(team: Team) -> TeamRow:
         deployments=found["serving"],
         unowned=found["unowned"],
     )
+
+
+LOOKED_AT, MOST_LOGINS = 20_000, 10
+
+
+def logins_of(user: User) -> Sequence[Entry]:
+    """The newest logins of the user, and failures under the name, among the newest entries of the ledger."""
+    recent = Entry.objects.filter(sequence__gt=newest_sequence() - LOOKED_AT)
+    theirs = recent.filter(
+        kind__in=("session.began", "login.failed"), subject__startswith=f"user:{user.get_username()} "
+    )
+    return list(theirs.order_by("-sequence")[:MOST_LOGINS])

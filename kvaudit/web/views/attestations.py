@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 
 from kvaudit import clock
 from kvaudit.accounts.access import can
@@ -14,6 +14,7 @@ from kvaudit.checklists import services
 from kvaudit.checklists.models import Attestation
 from kvaudit.checklists.scope import Scope, items_of
 from kvaudit.web.claim_forms import NoteForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page, require
 
 NOT_YOURS = "Attached evidence is read by auditors; the statement and the file's digest are open to you."
@@ -23,7 +24,7 @@ NOT_YOURS = "Attached evidence is read by auditors; the statement and the file's
 def attestation(request: SignedIn, pk: int) -> HttpResponse:
     found = _attestation_or_404(request.user, pk)
     scope = Scope.of(found.deployment, found.team)
-    form = NoteForm(request.POST or None)
+    form = NoteForm(sent(request))
     if request.method == "POST" and form.is_valid():
         try:
             services.end_attestation(attestation=found, actor=request.user, reason=form.cleaned_data["note"])
@@ -44,10 +45,10 @@ def attestation(request: SignedIn, pk: int) -> HttpResponse:
         "may_end": found.in_force() and can(request.user, "attest", scope.team) and (mine or approver),
         "may_read": can(request.user, "read_evidence", scope.team),
     }
-    return render(request, "checklists/attestation.html", context)
+    return render_form(request, "checklists/attestation.html", context)
 
 
-@page()
+@page(taken=("evidence.downloaded", "attestation:{pk}"))
 def evidence(request: SignedIn, pk: int) -> HttpResponse:
     """The attached file as it came, always as a download: nothing in it can act on the reader's browser."""
     found = _attestation_or_404(request.user, pk)

@@ -17,6 +17,7 @@ from kvaudit.notify.channels import BadChannel, create_channel, remove_channel, 
 from kvaudit.notify.models import Channel, ChannelKind, Delivery, OutboxMessage
 from kvaudit.web import foreign
 from kvaudit.web.channel_form import ChannelForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import channels as table
 
@@ -34,7 +35,7 @@ def channels(request: SignedIn) -> HttpResponse:
 @page("GET", "POST")
 def create(request: SignedIn) -> HttpResponse:
     _manager(request)
-    form = ChannelForm(request.POST or None, user=request.user)
+    form = ChannelForm(sent(request), user=request.user)
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
@@ -51,7 +52,7 @@ def create(request: SignedIn) -> HttpResponse:
             form.add_error("address", str(problem))
         else:
             return _made(request, channel, "" if said["secret"] else secret)
-    return render(request, "settings/channel_form.html", {"section": "settings", "form": form})
+    return render_form(request, "settings/channel_form.html", {"section": "settings", "form": form})
 
 
 def _made(request: SignedIn, channel: Channel, drawn: str) -> HttpResponse:

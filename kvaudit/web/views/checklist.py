@@ -17,6 +17,7 @@ from kvaudit.checklists.items import shipped
 from kvaudit.checklists.models import OwnItem
 from kvaudit.checklists.own_items import spec_of
 from kvaudit.web.claim_forms import ItemForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page, require
 
 NOT_YOURS = "A team's own items are edited by its operators."
@@ -42,7 +43,7 @@ def checklist(request: SignedIn) -> HttpResponse:
 def create(request: SignedIn, slug: str) -> HttpResponse:
     team = get_object_or_404(Team.objects.visible_to(request.user), slug=slug)
     require(request.user, "edit_checklists", team, NOT_YOURS)
-    form = ItemForm(request.POST or None)
+    form = ItemForm(sent(request))
     if request.method == "POST" and form.is_valid():
         try:
             made = services.create_item(team=team, spec=form.spec(), actor=request.user)
@@ -51,7 +52,9 @@ def create(request: SignedIn, slug: str) -> HttpResponse:
         else:
             messages.success(request, f"Deployments of {team.slug} are held to {made.key} from now on.")
             return redirect("checklist")
-    return render(request, "checklists/item_form.html", {"section": "compliance", "form": form, "team": team})
+    return render_form(
+        request, "checklists/item_form.html", {"section": "compliance", "form": form, "team": team}
+    )
 
 
 @page("GET", "POST")
@@ -59,9 +62,13 @@ def change(request: SignedIn, series: UUID) -> HttpResponse:
     found = _editable(request.user, series)
     said = spec_of(found)
     initial = {name: getattr(said, name) for name in type(said).__dataclass_fields__}
-    form = ItemForm(request.POST or None, initial=initial, fixed_key=found.key)
+    form = ItemForm(sent(request), initial=initial, fixed_key=found.key)
     if request.method == "POST" and form.is_valid():
         try:
+            if request.POST.get("version", str(found.pk)) != str(found.pk):
+                raise services.ItemProblem(
+                    f"Somebody changed item {found.key} meanwhile. Yours is below: save it again to replace theirs."
+                )
             services.change_item(item=found, spec=form.spec(), actor=request.user)
         except services.ItemProblem as problem:
             form.add_error(None, str(problem))
@@ -71,7 +78,7 @@ def change(request: SignedIn, series: UUID) -> HttpResponse:
             )
             return redirect("checklist")
     context = {"section": "compliance", "form": form, "team": found.team, "item": found}
-    return render(request, "checklists/item_form.html", context)
+    return render_form(request, "checklists/item_form.html", context)
 
 
 @page("POST")

@@ -57,7 +57,7 @@ def compliance(request: SignedIn) -> HttpResponse:
     return render(request, "compliance/compliance.html", context)
 
 
-@page()
+@page(taken=("export.compliance", "compliance:print"))
 def printed(request: SignedIn) -> HttpResponseBase:
     """Every row that the filters leave, streamed: a fleet is printed whole, not its first page."""
     filters = table.Filters.from_query(request.GET)
@@ -86,7 +86,7 @@ def _printed(frame: str, rows: list[Row], context: dict[str, Any], zone: str) ->
     yield foot
 
 
-@page()
+@page(taken=("export.compliance", "compliance:csv"))
 def as_csv(request: SignedIn) -> HttpResponseBase:
     """A line per cell of every row that the filters leave."""
     filters = table.Filters.from_query(request.GET)

@@ -10,6 +10,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 
 from kvaudit import clock
+from kvaudit.accounts import logins
 from kvaudit.audits import sealed_text
 from kvaudit.audits.evidence import body_of
 from kvaudit.audits.models import Run, RunEvidence
@@ -23,6 +24,7 @@ NOT_YOURS = (
 MOST_SHOWN = 200_000
 SHORTEST_REASON = 8
 LONGEST_REASON = 200
+MOST_TYPED = 20_000
 
 
 @page("GET", "POST")
@@ -46,7 +48,10 @@ def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
     except Exception as fault:  # noqa: BLE001 - a damaged row must be said, whatever is damaged about it
         broken = f"{fault}" or "The stored bytes cannot be read."
     text = body.decode("utf-8", "backslashreplace")
-    if "download" in request.GET and not broken:
+    download = "download" in request.GET and not broken
+    act = "evidence.downloaded" if download else "evidence.read"
+    logins.note_taken(request.user, kind=act, subject=f"run:{run.pk} evidence:{uses[0].evidence_id}")
+    if download:
         response = HttpResponse(body, content_type="application/octet-stream")
         response["Content-Disposition"] = f'attachment; filename="{uses[0].evidence_id}.txt"'
         return response
@@ -66,10 +71,16 @@ def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
 def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpResponse:
     """Length and digest; after a POST with a reason, the text, once."""
     stored = uses[0].evidence
-    reason = foreign.query_text(request.POST.get("reason", "").strip(), LONGEST_REASON)
+    typed = request.POST.get("reason", "").strip()[:MOST_TYPED]
+    reason = foreign.query_text(typed, LONGEST_REASON)
     problem, text, status = "", "", 200
     if request.method == "POST":
-        if len(reason) < SHORTEST_REASON:
+        if len(typed) > LONGEST_REASON:
+            problem, status = (
+                f"Say why, in at most {LONGEST_REASON} characters: these are {len(typed):,}.",
+                422,
+            )
+        elif len(reason) < SHORTEST_REASON:
             problem, status = f"Say why, in at least {SHORTEST_REASON} characters.", 422
         else:
             try:
@@ -86,7 +97,7 @@ def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpRespons
         "opened": bool(text),
         "text": text[:MOST_SHOWN],
         "cut": max(0, len(text) - MOST_SHOWN),
-        "reason": reason,
+        "reason": typed,
         "problem": problem,
         "shortest": SHORTEST_REASON,
     }

@@ -22,7 +22,7 @@ PAUSED_AFTER = 60
 """Seconds without a part after which a download is paused or gone."""
 
 
-@page()
+@page(taken=("export.history", "history:csv"))
 def history_csv(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
@@ -31,7 +31,7 @@ def history_csv(request: SignedIn) -> HttpResponseBase:
     return _download(_parts(ExportKind.CSV, found, filters), ExportKind.CSV, filters)
 
 
-@page()
+@page(taken=("export.history", "history:json"))
 def history_json(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
@@ -75,7 +75,7 @@ def cancel(request: SignedIn, pk: int) -> HttpResponse:
     return redirect("history-export", pk)
 
 
-@page()
+@page(taken=("export.history", "export:{pk}"))
 def file(request: SignedIn, pk: int) -> HttpResponseBase:
     """The export itself, once: what the filters of its query match now, of what the reader may see now."""
     mine = _mine_or_404(request, pk)

@@ -48,7 +48,7 @@ def exposure(request: SignedIn, slug: str) -> HttpResponse:
     return render(request, "exposure/exposure.html", context)
 
 
-@page()
+@page(taken=("export.exposure", "deployment:{slug}"))
 def as_csv(request: SignedIn, slug: str) -> HttpResponseBase:
     deployment = deployment_or_404(request.user, slug)
     window = table.window_of(request.GET, clock.now())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from django.contrib import messages
+from django.forms import Form
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 
@@ -12,18 +13,25 @@ from kvaudit import clock
 from kvaudit.accounts.access import can, can_somewhere
 from kvaudit.accounts.models import User
 from kvaudit.fleet.models import Deployment
-from kvaudit.incidents import exporting, following, opening, postmortem
+from kvaudit.incidents import exporting, opening, postmortem
 from kvaudit.incidents.document import Document
 from kvaudit.incidents.models import Incident, Severity, State
 from kvaudit.incidents.moving import IncidentProblem
+from kvaudit.ledger.chain import digest_of
 from kvaudit.web import incident_forms as forms
 from kvaudit.web import prose
 from kvaudit.web.figures import incident as figures
 from kvaudit.web.figures.frame import answer
+from kvaudit.web.incident_acts import ACTS
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page, require
 from kvaudit.web.tables import actions as action_table
 from kvaudit.web.tables import incident as table
 
+CHANGED = (
+    "Somebody saved this postmortem while you were writing. Theirs is shown below, yours is in the fields: take over "
+    "what you need, then save again to replace it."
+)
 NOT_YOURS = "Incidents are worked on by operators of the deployment's team."
 
 
@@ -63,7 +71,7 @@ def report(request: SignedIn) -> HttpResponse:
     if not slugs:
         require(request.user, "edit_incidents", None, NOT_YOURS)
     form = forms.OpenForm(
-        request.POST or None, slugs=slugs, initial={"deployment": request.GET.get("deployment", "")}
+        sent(request), slugs=slugs, initial={"deployment": request.GET.get("deployment", "")}
     )
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
@@ -74,15 +82,29 @@ def report(request: SignedIn) -> HttpResponse:
             form.add_error(None, str(problem))
         else:
             return redirect("incident", made.pk)
-    status = 422 if request.method == "POST" else 200
-    return render(request, "incidents/report.html", {"section": "incidents", "form": form}, status=status)
+    return render_form(request, "incidents/report.html", {"section": "incidents", "form": form})
 
 
 @page()
 def incident(request: SignedIn, pk: int) -> HttpResponse:
-    found = incident_or_404(request.user, pk)
+    return incident_page(request, incident_or_404(request.user, pk))
+
+
+def incident_page(
+    request: SignedIn, found: Incident, *, act: str = "", form: Form | None = None, row: str = ""
+) -> HttpResponse:
+    """The incident with its forms; ``form`` is that of ``act``, as it was sent and did not fit, at ``row``."""
     team = found.deployment.team
     may_edit = can(request.user, "edit_incidents", team)
+    if act == "refuse":
+        act = "approve"  # one form with two buttons
+    at_row = form if row and form is not None else None
+    made = {
+        name.replace("-", "_"): each.make(found) for name, each in ACTS.items() if each.make and not each.row
+    }
+    made["event"] = ACTS["event"].make(found)  # type: ignore[misc]
+    if form is not None and at_row is None and act.replace("-", "_") in made:
+        made[act.replace("-", "_")] = form
     context = {
         "section": "incidents",
         "now": clock.now(),
@@ -94,39 +116,53 @@ def incident(request: SignedIn, pk: int) -> HttpResponse:
         "may_quarantine": can(request.user, "quarantine", team),
         "may_approve": can(request.user, "approve", team),
         "may_run": can(request.user, "run_audits", team),
-        "event_form": forms.EventForm(prefix="event"),
-        "impact_form": forms.ImpactForm(prefix="impact"),
-        "cause_form": forms.CauseForm(prefix="cause"),
-        "action_form": forms.ActionForm(
-            prefix="action", team=team, choices=following.choices(found.deployment)
-        ),
-        "fix_form": forms.FixForm(prefix="fix"),
-        "result_form": forms.ResultForm(prefix="result"),
+        "forms": made,
+        "row_act": act if at_row else "",
+        "row": int(row) if row else None,
+        "row_form": at_row,
     }
-    return render(request, "incidents/incident.html", context)
+    return render_form(request, "incidents/incident.html", context, wrong=form)
 
 
 @page("GET", "POST")
 def write(request: SignedIn, pk: int) -> HttpResponse:
-    """The texts of the postmortem, on a page of their own so that nothing typed is lost."""
+    """The texts of the postmortem. Whoever saves over what somebody else saved meanwhile sees it first."""
     found = incident_or_404(request.user, pk)
     require(request.user, "edit_incidents", found.deployment.team, NOT_YOURS)
     initial = {"title": found.title, **{name: getattr(found, name) for name in postmortem.SECTIONS}}
-    form = forms.SectionsForm(request.POST or None, initial=initial)
+    now = digest_of(initial)
+    form = forms.SectionsForm(sent(request), initial={**initial, "seen": now})
+    theirs: list[tuple[str, str]] = []
     if request.method == "POST" and form.is_valid():
         given = dict(form.cleaned_data)
-        try:
-            postmortem.write_sections(
-                incident=found, actor=request.user, title=given.pop("title"), texts=given
-            )
-        except IncidentProblem as problem:
-            form.add_error(None, str(problem))
+        seen = given.pop("seen")
+        if seen and seen != now:
+            form.data = form.data.copy()  # type: ignore[attr-defined]
+            form.data["seen"] = now  # type: ignore[index]
+            theirs = _theirs(initial, given)
+            form.add_error(None, CHANGED)
         else:
-            messages.success(request, "The postmortem is saved.")
-            return redirect("incident", pk)
-    status = 422 if request.method == "POST" else 200
-    context = {"section": "incidents", "form": form, "incident": found}
-    return render(request, "incidents/write.html", context, status=status)
+            try:
+                postmortem.write_sections(
+                    incident=found, actor=request.user, title=given.pop("title"), texts=given
+                )
+            except IncidentProblem as problem:
+                form.add_error(None, str(problem))
+            else:
+                messages.success(request, "The postmortem is saved.")
+                return redirect("incident", pk)
+    context = {"section": "incidents", "form": form, "incident": found, "theirs": theirs}
+    return render_form(request, "incidents/write.html", context)
+
+
+def _theirs(now: dict[str, str], given: dict[str, str]) -> list[tuple[str, str]]:
+    """Heading and text of what is stored and differs from what was sent."""
+    headings = {"title": "Title", **postmortem.SECTIONS}
+    return [
+        (headings[name], text)
+        for name, text in now.items()
+        if text.strip() != given.get(name, "").replace("\r\n", "\n").strip()
+    ]
 
 
 @page()
@@ -151,7 +187,7 @@ def preview(request: SignedIn, pk: int) -> HttpResponse:
     return render(request, "incidents/preview.html", context)
 
 
-@page()
+@page(taken=("export.incident", "incident:{pk} {kind}"))
 def export(request: SignedIn, pk: int, kind: str) -> HttpResponse:
     """Markdown, JSON or YAML; ``?public=1`` without internals."""
     found = incident_or_404(request.user, pk)

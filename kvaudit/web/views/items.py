@@ -15,6 +15,7 @@ from kvaudit.checklists import services
 from kvaudit.checklists.items import Item
 from kvaudit.checklists.scope import Scope, items_of
 from kvaudit.web.claim_forms import AttestForm, WaiveForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 from kvaudit.web.tables.compliance import day_problem, end_of_day
 from kvaudit.web.tables.item import item_page
@@ -71,7 +72,7 @@ def waive_team(request: SignedIn, slug: str, key: str) -> HttpResponse:
 def _attest(request: SignedIn, scope: Scope, key: str) -> HttpResponse:
     found = _item_or_404(scope.team, key)
     require(request.user, "attest", scope.team, NO_ATTEST)
-    form = AttestForm(request.POST or None, request.FILES or None)
+    form = AttestForm(sent(request), request.FILES or None)
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
@@ -95,7 +96,7 @@ def _attest(request: SignedIn, scope: Scope, key: str) -> HttpResponse:
 def _waive(request: SignedIn, scope: Scope, key: str) -> HttpResponse:
     found = _item_or_404(scope.team, key)
     require(request.user, "request_waivers", scope.team, NO_REQUEST)
-    form = WaiveForm(request.POST or None)
+    form = WaiveForm(sent(request))
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
@@ -127,7 +128,7 @@ def _form(request: SignedIn, scope: Scope, item: Item, form: Any, act: str) -> H
         "act": act,
         "now": clock.now(),
     }
-    return render(request, "checklists/claim_form.html", context)
+    return render_form(request, "checklists/claim_form.html", context)
 
 
 def _target(scope: Scope) -> dict[str, Any]:

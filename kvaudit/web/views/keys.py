@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import messages
 from django.db import transaction
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 
 from kvaudit import clock
 from kvaudit.audits.defaults import ensure_default_plans
@@ -14,6 +14,7 @@ from kvaudit.fleet.credentials import BadHeaders, bearer
 from kvaudit.fleet.models import Deployment, Node, Tenant
 from kvaudit.fleet.stored_keys import StoredKey, addresses_shown, equal_stored_keys, keys_of
 from kvaudit.web.forms import KeyForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 
 NOT_YOURS = "Keys are set by operators of the deployment's team."
@@ -25,7 +26,7 @@ def keys(request: SignedIn, slug: str) -> HttpResponse:
     require(request.user, "edit_fleet", deployment.team, NOT_YOURS)
     stored = _stored(deployment)
     shown = addresses_shown(stored)
-    form = KeyForm(request.POST or None, choices=_choices(stored))
+    form = KeyForm(sent(request), choices=_choices(stored))
     if request.method == "POST" and form.is_valid():
         try:
             said = _store(request, deployment, form, shown)
@@ -44,7 +45,7 @@ def keys(request: SignedIn, slug: str) -> HttpResponse:
         "equal": equal_stored_keys(Tenant.objects.current().filter(deployment=deployment)),
         "form": form,
     }
-    return render(request, "deployment/keys.html", context)
+    return render_form(request, "deployment/keys.html", context)
 
 
 def _choices(stored: list[StoredKey]) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ def verify(request: SignedIn) -> HttpResponse:
     return redirect("settings-ledger")
 
 
-@page()
+@page(taken=("export.ledger", "ledger:entries"))
 def export(request: SignedIn) -> HttpResponseBase:
     require(request.user, "view_ledger", None, NOT_YOURS)
     response = StreamingHttpResponse(table.exported(request.user), content_type="application/x-ndjson")

@@ -19,6 +19,7 @@ from kvaudit.incidents.markdown import to_markdown
 from kvaudit.incidents.moving import IncidentProblem
 from kvaudit.web import incident_forms as forms
 from kvaudit.web import prose
+from kvaudit.web.kit import render_form
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.views.incidents import as_file
 
@@ -28,6 +29,10 @@ MOST_SHOWN = 200
 
 @page()
 def library(request: SignedIn) -> HttpResponse:
+    return _library(request, forms.ImportForm())
+
+
+def _library(request: SignedIn, form: forms.ImportForm) -> HttpResponse:
     fleet = _fleet(request.user)
     rows = []
     for entry in books.entries():
@@ -39,9 +44,9 @@ def library(request: SignedIn) -> HttpResponse:
         "rows": rows,
         "advisories": books.advisories_with(fleet),
         "may_import": can_somewhere(request.user, "edit_library"),
-        "form": forms.ImportForm(),
+        "form": form,
     }
-    return render(request, "library/library.html", context)
+    return render_form(request, "library/library.html", context)
 
 
 @page()
@@ -70,20 +75,15 @@ def export(request: SignedIn, name: str, kind: str) -> HttpResponse:
 @page("POST")
 def import_incident(request: SignedIn) -> HttpResponse:
     form = forms.ImportForm(request.POST, request.FILES)
-    sent = request.FILES.get("file")
-    if not form.is_valid() or sent is None:
-        messages.error(request, "Choose a YAML file with one incident.")
-        return redirect("library")
-    if sent.size is None or sent.size > forms.LARGEST_FILE:
-        messages.error(request, f"The file has more than {forms.LARGEST_FILE:,} bytes: an incident is text.")
-        return redirect("library")
-    try:
-        made = books.import_incident(text=sent.read(), actor=request.user)
-    except (DocumentProblem, IncidentProblem) as problem:
-        messages.error(request, str(problem))
-        return redirect("library")
-    messages.success(request, f"{made.name} is in the library.")
-    return redirect("library-incident", made.name)
+    if form.is_valid():
+        try:
+            made = books.import_incident(text=form.cleaned_data["file"].read(), actor=request.user)
+        except (DocumentProblem, IncidentProblem) as problem:
+            form.add_error("file", str(problem))
+        else:
+            messages.success(request, f"{made.name} is in the library.")
+            return redirect("library-incident", made.name)
+    return _library(request, form)
 
 
 def _fleet(user: User) -> books.Fleet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 
 from kvaudit import clock
 from kvaudit.accounts.access import can
@@ -12,6 +12,7 @@ from kvaudit.fleet.models import Deployment, Pin
 from kvaudit.fleet.pinning import PinState
 from kvaudit.fleet.services import set_pin
 from kvaudit.web import foreign
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 from kvaudit.web.pin_form import PinForm
 from kvaudit.web.tables import pins as table
@@ -24,7 +25,7 @@ JUDGED = "The next run of the check version judges by it."
 @page("GET", "POST")
 def pins(request: SignedIn) -> HttpResponse:
     held = table.fleet_pins()
-    form = PinForm(request.POST or None, engines=table.engine_names(*(each.engine for each in held)))
+    form = PinForm(sent(request), engines=table.engine_names(*(each.engine for each in held)))
     if request.method == "POST":
         require(request.user, "edit_fleet", None, FLEETS)
         if _done(request, form, None):
@@ -42,7 +43,7 @@ def pins(request: SignedIn) -> HttpResponse:
         "form": form,
         "may_edit": can(request.user, "edit_fleet"),
     }
-    return render(request, "settings/pins.html", context)
+    return render_form(request, "settings/pins.html", context)
 
 
 @page("GET", "POST")
@@ -54,7 +55,7 @@ def pin(request: SignedIn, slug: str) -> HttpResponse:
     )
     engines = [name for name in known if name != "auto"]
     first = shown.builds[0].engine if shown.builds else deployment.engine
-    form = PinForm(request.POST or None, engines=engines, initial={"engine": first})
+    form = PinForm(sent(request), engines=engines, initial={"engine": first})
     if request.method == "POST":
         require(request.user, "edit_fleet", deployment.team, NOT_YOURS)
         if _done(request, form, deployment):
@@ -67,7 +68,7 @@ def pin(request: SignedIn, slug: str) -> HttpResponse:
         "form": form,
         "may_edit": can(request.user, "edit_fleet", deployment.team_id),
     }
-    return render(request, "settings/pin.html", context)
+    return render_form(request, "settings/pin.html", context)
 
 
 def _done(request: SignedIn, form: PinForm, deployment: Deployment | None) -> bool:

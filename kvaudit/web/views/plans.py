@@ -17,6 +17,7 @@ from kvaudit.audits import planning
 from kvaudit.audits.models import Plan
 from kvaudit.fleet.models import Pause
 from kvaudit.web import foreign
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.plan_form import PlanForm, initial_of
 from kvaudit.web.tables.plans import may_edit, plan_page, plan_rows
@@ -61,19 +62,19 @@ def create(request: SignedIn) -> HttpResponse:
         "deployments": foreign.query_text(request.GET.get("deployment")),
         "zone": "UTC",
     }
-    form = PlanForm(request.POST or None, initial=initial, user=request.user)
+    form = PlanForm(sent(request), initial=initial, user=request.user)
     if request.method == "POST" and form.is_valid():
         made = planning.create_plan(spec=form.spec(), actor=request.user)
         messages.success(request, f"The plan {made.name} was made.")
         return redirect("plan", made.series)
-    return render(request, "plans/form.html", {"section": "plans", "form": form})
+    return render_form(request, "plans/form.html", {"section": "plans", "form": form})
 
 
 @page("GET", "POST")
 def change(request: SignedIn, series: UUID) -> HttpResponse:
     found = _editable(request.user, series)
     initial = {**initial_of(planning.spec_of(found)), "version": found.pk}
-    form = PlanForm(request.POST or None, initial=initial, user=request.user)
+    form = PlanForm(sent(request), initial=initial, user=request.user)
     if request.method == "POST" and form.is_valid():
         if request.POST.get("version") != str(found.pk):
             form.add_error(
@@ -88,7 +89,7 @@ def change(request: SignedIn, series: UUID) -> HttpResponse:
             else:
                 messages.success(request, "The plan was changed.")
                 return redirect("plan", series)
-    return render(request, "plans/form.html", {"section": "plans", "form": form, "plan": found})
+    return render_form(request, "plans/form.html", {"section": "plans", "form": form, "plan": found})
 
 
 @page("POST")

@@ -5,20 +5,29 @@ from __future__ import annotations
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect
+from django.urls import reverse
 
 from kvaudit.audits import suspending
 from kvaudit.audits.defaults import ensure_default_plans
 from kvaudit.fleet import services
-from kvaudit.web import foreign
+from kvaudit.web.forms import PauseForm
+from kvaudit.web.kit import alone
 from kvaudit.web.page import SignedIn, deployment_or_404, page, require
 
 NOT_YOURS = "Probes are paused and resumed by operators; consent is given by approvers."
+
+WORDS = {
+    "pause": "Pause active probes",
+    "resume": "Resume active probes",
+    "consent": "Give consent to prompts at the boundary",
+    "withdraw": "Withdraw the consent",
+}
 
 
 @page("POST")
 def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
-    act, reason = request.POST.get("act"), foreign.query_text(request.POST.get("reason"), 500)
+    act, form = request.POST.get("act"), PauseForm(request.POST)
     ability = {
         "pause": "pause_probes",
         "resume": "pause_probes",
@@ -28,6 +37,10 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
     if act not in ability:
         return HttpResponseBadRequest("There is no such act.")
     require(request.user, ability[act], deployment.team, NOT_YOURS)
+    if not form.is_valid():
+        back = reverse("deployment", args=[slug])
+        return alone(request, form, title=WORDS[act], act=(act, WORDS[act]), back=back, section="fleet")
+    reason = form.cleaned_data["reason"]
     if act == "pause":
         services.pause_probes(actor=request.user, deployment=deployment, reason=reason)
         said = "Active probes are paused; one that is on its way stops before its next request."
@@ -60,7 +73,13 @@ def of_fleet(request: SignedIn) -> HttpResponse:
             request, "The pause of the whole fleet has ended; pauses of single deployments stay."
         )
     else:
-        reason = foreign.query_text(request.POST.get("reason"), 500)
+        form = PauseForm(request.POST)
+        if not form.is_valid():
+            words = "Pause the probes of the whole fleet"
+            return alone(
+                request, form, title=words, act=("pause", "Pause"), back=reverse("plans"), section="plans"
+            )
+        reason = form.cleaned_data["reason"]
         services.pause_probes(actor=request.user, reason=reason)
         messages.success(request, "Active probes of the whole fleet are paused, before their next request.")
     return redirect("plans")

@@ -28,6 +28,7 @@ from kvaudit.web.tables import request_logs as table
 from kvaudit.web.uploads import LogUpload, takes
 
 MOST_TENANTS = 200
+MOST_TYPED = 1_000
 MOST_HITS = 50
 MOST_IMPORTS = 5
 AROUND = 1024 * 1024  # bytes of the form around the file
@@ -58,6 +59,7 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
     statement = statement_of(deployment, window.since, window.until)
     asked = table.zones(deployment, statement, given.get("low", ""), given.get("high", ""))
     problem = window.problem or asked.problem
+    field = "from" if window.problem else "low" if problem else "file"
     if request.method == "POST" and not problem:
         problem = upload.problem
         if upload.received is not None:
@@ -75,9 +77,10 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
         "deployment": deployment,
         "window": window,
         "zones": [zone for zone in asked.zones if zone.standing is Judged.DANGER],
-        "low": foreign.query_text(given.get("low"), 20),
-        "high": foreign.query_text(given.get("high"), 20),
+        "low": foreign.query_text(given.get("low"), MOST_TYPED),
+        "high": foreign.query_text(given.get("high"), MOST_TYPED),
         "problem": problem,
+        "field": field,
         "imports": LogImport.objects.of(deployment)[:MOST_IMPORTS],
     }
     status = 422 if problem and request.method == "POST" else 200
@@ -164,7 +167,7 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
     return render(request, "exposure/log.html", context)
 
 
-@page()
+@page(taken=("export.request-log", "request-log:{pk}"))
 def hits_csv(request: SignedIn, slug: str, pk: int) -> HttpResponseBase:
     """Every kept request inside the zone, shown leaking or not known: time, tokens, keyed hashes, standing."""
     deployment = deployment_or_404(request.user, slug)

@@ -9,9 +9,12 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 
+from kvaudit.accounts.models import Team
 from kvaudit.inquiries.models import SavedView
 from kvaudit.inquiries.views_kept import LONGEST_QUERY, PAGES, ViewProblem, remove_view, save_view
 from kvaudit.web import foreign
+from kvaudit.web.forms import SaveViewForm
+from kvaudit.web.kit import alone
 from kvaudit.web.page import SignedIn, page
 
 
@@ -20,17 +23,22 @@ def save(request: SignedIn) -> HttpResponse:
     where, query = request.POST.get("page", ""), request.POST.get("query", "")
     if where not in PAGES:
         raise Http404
-    try:
-        view = save_view(
-            user=request.user,
-            page=where,
-            name=request.POST.get("name", ""),
-            query=query,
-            share=request.POST.get("share", ""),
+    teams = Team.objects.visible_to(request.user).values_list("slug", flat=True)
+    form = SaveViewForm(request.POST, teams=teams)
+    view = None
+    if form.is_valid():
+        given = form.cleaned_data
+        try:
+            view = save_view(
+                user=request.user, page=where, name=given["name"], query=query, share=given["share"]
+            )
+        except ViewProblem as problem:
+            form.add_error("name", str(problem))
+    if view is None:
+        back = _address(where, query if len(query) <= LONGEST_QUERY else "")
+        return alone(
+            request, form, title="Save these filters", act=("save", "Save"), back=back, section=where
         )
-    except ViewProblem as problem:
-        messages.error(request, str(problem))
-        return redirect(_address(where, query if len(query) <= LONGEST_QUERY else ""))
     who = f"{view.team.slug} lists it too" if view.team else "only you list it"
     messages.success(
         request,

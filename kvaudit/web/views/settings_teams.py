@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, redirect
 
 from kvaudit import clock
 from kvaudit.accounts import services
 from kvaudit.accounts.access import can
 from kvaudit.accounts.models import Membership, Team
 from kvaudit.web.account_forms import RenameForm, TeamForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page, require
 from kvaudit.web.tables import people
 
@@ -21,7 +22,7 @@ NOT_ITS_OWN = "A team is renamed by its administrators."
 @page("GET", "POST")
 def teams(request: SignedIn) -> HttpResponse:
     may_create = can(request.user, "edit_fleet")
-    form = TeamForm(request.POST or None)
+    form = TeamForm(sent(request))
     if request.method == "POST":
         require(request.user, "edit_fleet", None, NOT_YOURS)
         if form.is_valid():
@@ -36,13 +37,13 @@ def teams(request: SignedIn) -> HttpResponse:
         "form": form,
         "may_create": may_create,
     }
-    return render(request, "settings/teams.html", context)
+    return render_form(request, "settings/teams.html", context)
 
 
 @page("GET", "POST")
 def team(request: SignedIn, slug: str) -> HttpResponse:
     found = get_object_or_404(people.with_counts(Team.objects.visible_to(request.user)), slug=slug)
-    form = RenameForm(request.POST or None, initial={"name": found.name})
+    form = RenameForm(sent(request), initial={"name": found.name})
     if request.method == "POST":
         require(request.user, "manage_accounts", found, NOT_ITS_OWN)
         if form.is_valid():
@@ -63,4 +64,4 @@ def team(request: SignedIn, slug: str) -> HttpResponse:
         "form": form,
         "may_manage": can(request.user, "manage_accounts", found),
     }
-    return render(request, "settings/team.html", context)
+    return render_form(request, "settings/team.html", context)

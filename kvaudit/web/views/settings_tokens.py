@@ -11,13 +11,14 @@ from kvaudit.accounts.access import can
 from kvaudit.accounts.models import ApiToken
 from kvaudit.accounts.tokens import create_token, revoke_token
 from kvaudit.web.account_forms import TokenForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import tokens as table
 
 
 @page("GET", "POST")
 def tokens(request: SignedIn) -> HttpResponse:
-    form = TokenForm(request.POST or None, owner=request.user)
+    form = TokenForm(sent(request), owner=request.user)
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         token, secret = create_token(
@@ -47,7 +48,7 @@ def tokens(request: SignedIn) -> HttpResponse:
         "form": form,
         "everybodys": can(request.user, "manage_tokens"),
     }
-    return render(request, "settings/tokens.html", context)
+    return render_form(request, "settings/tokens.html", context)
 
 
 @page("POST")

@@ -10,15 +10,18 @@ from django.http import Http404, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit import clock
-from kvaudit.accounts import services
+from kvaudit.accounts import services, sessions
 from kvaudit.accounts.access import can, can_somewhere
 from kvaudit.accounts.models import ApiToken, Team, User
 from kvaudit.accounts.querysets import managed_users
 from kvaudit.accounts.roles import Role
 from kvaudit.web import foreign
 from kvaudit.web.account_forms import ALLOWS, EVERYWHERE, GrantForm, MemberForm, UserForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page, require
 from kvaudit.web.tables import people
+from kvaudit.web.tables.people import logins_of
+from kvaudit.web.views.session import own_session
 
 NOT_YOURS = "Users and their roles are managed by administrators, of one team or of all."
 NOT_EVERYBODYS = "Users are made, deactivated and given new passwords by administrators of every team."
@@ -27,7 +30,7 @@ NOT_EVERYBODYS = "Users are made, deactivated and given new passwords by adminis
 @page("GET", "POST")
 def users(request: SignedIn) -> HttpResponse:
     _administrators_only(request.user)
-    form = MemberForm(request.POST or None, giver=request.user)
+    form = MemberForm(sent(request), giver=request.user)
     said = ""
     if request.method == "POST" and form.is_valid():
         said = _granted(request, form, form.cleaned_data["username"])
@@ -45,13 +48,13 @@ def users(request: SignedIn) -> HttpResponse:
         "may_create": can(request.user, "manage_accounts"),
         "allows": ALLOWS.items(),
     }
-    return render(request, "settings/users.html", context)
+    return render_form(request, "settings/users.html", context)
 
 
 @page("GET", "POST")
 def create(request: SignedIn) -> HttpResponse:
     require(request.user, "manage_accounts", None, NOT_EVERYBODYS)
-    form = UserForm(request.POST or None, giver=request.user)
+    form = UserForm(sent(request), giver=request.user)
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         (team, chosen), role = said["where"], Role(said["role"])
@@ -68,7 +71,7 @@ def create(request: SignedIn) -> HttpResponse:
                 form.add_error(field if field in form.fields else None, errors)
         else:
             return _one_time(request, user, password)
-    return render(request, "settings/user_form.html", {"section": "settings", "form": form})
+    return render_form(request, "settings/user_form.html", {"section": "settings", "form": form})
 
 
 @page("GET", "POST")
@@ -103,8 +106,9 @@ def user(request: SignedIn, pk: int) -> HttpResponse:
         "may_manage": can(request.user, "manage_accounts"),
         "tokens": ApiToken.objects.usable(clock.now()).filter(owner=found).count(),
         "everywhere": EVERYWHERE,
+        "sessions": sessions.sessions_of(found) if can(request.user, "manage_accounts") else [],
     }
-    return render(request, "settings/user.html", context)
+    return render_form(request, "settings/user.html", context)
 
 
 @page()
@@ -116,8 +120,26 @@ def account(request: SignedIn) -> HttpResponse:
         "held": people.own_roles(request.user),
         "allows": ALLOWS.items(),
         "tokens": ApiToken.objects.usable(clock.now()).filter(owner=request.user).count(),
+        "sessions": sessions.sessions_of(request.user),
+        "own": own_session(request),
+        "logins": logins_of(request.user),
     }
     return render(request, "settings/account.html", context)
+
+
+@page("POST")
+def end_sessions(request: SignedIn) -> HttpResponse:
+    """One of one's own (``session``), or all but the one that asks."""
+    own = own_session(request)
+    if key := request.POST.get("session", ""):
+        wanted = int(key) if key.isascii() and key.isdigit() and len(key) < 19 else 0
+        found = get_object_or_404(request.user.sessions.select_related("user"), pk=wanted)
+        sessions.end_session(session=found, actor=request.user)
+        messages.success(request, f"That session ({found.browser or 'unknown'}) has ended.")
+    else:
+        count = sessions.end_sessions(user=request.user, actor=request.user, but=own)
+        messages.success(request, f"{count} other session{'' if count == 1 else 's'} of yours ended.")
+    return redirect("settings-account")
 
 
 def _administrators_only(reader: User) -> None:
@@ -159,24 +181,34 @@ def _reactivate(request: SignedIn, user: User) -> str:
     return f"{user.get_username()} can log in again."
 
 
+def _end_sessions(request: SignedIn, user: User) -> str:
+    require(request.user, "manage_accounts", None, NOT_EVERYBODYS)
+    count = sessions.end_sessions(user=user, actor=request.user)
+    return f"{user.get_username()} is logged out everywhere ({count} session{'' if count == 1 else 's'})."
+
+
 ACTS: Mapping[str, Callable[[SignedIn, User], str]] = {
     "revoke": _revoke,
     "deactivate": _deactivate,
     "reactivate": _reactivate,
+    "end-sessions": _end_sessions,
 }
 
 
 def _reset(request: SignedIn, user: User) -> HttpResponse:
     require(request.user, "manage_accounts", None, NOT_EVERYBODYS)
     try:
+        ended = services.Ended(
+            len(sessions.sessions_of(user)), ApiToken.objects.filter(owner=user, revoked_at=None).count()
+        )
         password = services.reset_password(user=user, actor=request.user)
     except services.AccountProblem as problem:
         messages.error(request, str(problem))
         return redirect("settings-user", user.pk)
-    return _one_time(request, user, password)
+    return _one_time(request, user, password, str(ended))
 
 
-def _one_time(request: SignedIn, user: User, password: str) -> HttpResponse:
+def _one_time(request: SignedIn, user: User, password: str, ended: str = "") -> HttpResponse:
     """In the answer itself: a message would keep it in a cookie, a session in the database."""
-    context = {"section": "settings", "shown": user, "password": password}
+    context = {"section": "settings", "shown": user, "password": password, "ended": ended}
     return render(request, "settings/one_time.html", context)

@@ -25,7 +25,7 @@ def summary(request: SignedIn) -> HttpResponse:
     return render(request, "summary/summary.html", context)
 
 
-@page()
+@page(taken=("export.summary", "summary:markdown"))
 def as_markdown(request: SignedIn) -> HttpResponse:
     now = clock.now()
     week = table.week_of(request.GET.get("week", ""), now)

@@ -16,6 +16,7 @@ from kvaudit.checklists.models import Assessed, Waiver
 from kvaudit.checklists.scope import Scope, items_of
 from kvaudit.checklists.warning import idle_waivers
 from kvaudit.web.claim_forms import NoteForm
+from kvaudit.web.kit import render_form, sent
 from kvaudit.web.page import SignedIn, page
 from kvaudit.web.tables import compliance
 
@@ -61,7 +62,7 @@ def _concerned(user: User, held: list[Waiver]) -> Matrix:
 def waiver(request: SignedIn, pk: int) -> HttpResponse:
     found = _waiver_or_404(request.user, pk)
     scope = Scope.of(found.deployment, found.team)
-    form = NoteForm(request.POST or None)
+    form = NoteForm(sent(request))
     if request.method == "POST":
         act = request.POST.get("act")
         if act not in ("approve", "refuse", "end"):
@@ -98,7 +99,7 @@ def waiver(request: SignedIn, pk: int) -> HttpResponse:
         "may_decide": state == "pending" and not mine and can(request.user, "approve", scope.team),
         "may_end": state in ("pending", "in force") and can(request.user, "request_waivers", scope.team),
     }
-    return render(request, "checklists/waiver.html", context)
+    return render_form(request, "checklists/waiver.html", context)
 
 
 def _waiver_or_404(user: User, pk: int) -> Waiver:

@@ -114,7 +114,7 @@ def test_a_secret_of_one_s_own_is_not_shown_at_all(admin):
 )
 def test_a_mistake_is_named_and_nothing_is_made(admin, change, sentence):
     answer = admin.post(NEW, {**GOOD, **change})
-    assert answer.status_code == 200
+    assert answer.status_code == 422
     assert sentence in answer.content.decode()
     assert not Channel.objects.exists()
 

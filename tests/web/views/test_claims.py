@@ -115,7 +115,7 @@ def test_from_a_request_to_its_end_by_the_pages(people, pair, approver):
 )
 def test_a_request_that_cannot_be_says_why(people, pair, given, sentence):
     answer = people.operator.post("/d/chat-large/items/1/waive/", given)
-    assert answer.status_code == 200
+    assert answer.status_code == 422
     assert sentence in answer.content.decode()
     assert not Waiver.objects.exists()
 

@@ -139,7 +139,7 @@ def test_versions_and_ranges_are_understood(people, pair, wanted, kept):
 )  # fmt: skip
 def test_a_mistake_is_named_and_nothing_is_set(people, pair, change):
     answer = people.operator.post(ONE, {**GOOD, **change})
-    assert answer.status_code == 200
+    assert answer.status_code == 422
     page = answer.content.decode()
     assert "Nothing was saved" in page
     assert "<script>alert" not in page

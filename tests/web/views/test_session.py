@@ -33,32 +33,22 @@ def test_login_and_logout(ada):
 )
 def test_a_wrong_login_says_the_same_whatever_was_wrong(ada, name, password):
     answer = Client().post("/login/", {"username": name, "password": password})
-    assert answer.status_code == 200
+    assert answer.status_code == 422
     assert b'role="alert"' in answer.content
 
 
 def test_guessing_is_held_up_by_name_and_address(ada):
     for _ in range(login_throttle.BY_NAME - 1):
-        assert Client().post("/login/", {"username": "ada", "password": "guess"}).status_code == 200
+        assert Client().post("/login/", {"username": "ada", "password": "guess"}).status_code == 422
     assert Client().post("/login/", {"username": "ada", "password": PASSWORD}).status_code == 302, "not yet"
     for _ in range(login_throttle.BY_NAME):
         Client().post("/login/", {"username": "ADA", "password": "guess"})
     held = Client().post("/login/", {"username": "ada", "password": PASSWORD})
     assert held.status_code == 429, "even the right one: otherwise the answer would tell"
-    assert b"Wait five minutes" in held.content
-    assert held["Retry-After"] == "300"
+    assert b"Wait and try again" in held.content
+    assert held["Retry-After"] == str(login_throttle.PACE)
     elsewhere = Client().post("/login/", {"username": "ada", "password": PASSWORD}, REMOTE_ADDR="10.1.1.1")
     assert elsewhere.status_code == 302, "nobody is locked out from everywhere"
-
-
-def test_one_password_for_many_names_is_held_up_by_address(ada, settings):
-    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-    for number in range(login_throttle.BY_ADDRESS):
-        sent = {"username": f"name-{number}", "password": "guess"}
-        Client().post("/login/", sent, HTTP_X_FORWARDED_FOR=f"10.9.9.{number}, 10.2.2.2")
-    sent = {"username": "ada", "password": PASSWORD}
-    assert Client().post("/login/", sent, HTTP_X_FORWARDED_FOR="10.2.2.2").status_code == 429
-    assert Client().post("/login/", sent, HTTP_X_FORWARDED_FOR="10.2.2.3").status_code == 302
 
 
 def test_login_leads_nowhere_else(ada):
@@ -94,6 +84,6 @@ def test_the_zone_changes_what_times_read(people, pair):
 
 def test_a_zone_that_is_none_is_refused_and_a_lost_one_is_utc(people, pair):
     answer = people.operator.post("/zone/", {"zone": "../../etc/passwd"})
-    assert answer.status_code == 200
+    assert answer.status_code == 422
     User.objects.update(zone="Gone/Zone")
     assert people.operator.get("/d/chat-large/").status_code == 200

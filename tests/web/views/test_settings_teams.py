@@ -83,7 +83,7 @@ def test_a_team_is_made_and_renamed(people):
 def test_a_mistake_is_a_sentence(db, form, sentence):
     a_team("taken")
     answer = as_(an_admin()).post(TEAMS, form)
-    assert answer.status_code == 200
+    assert answer.status_code == 422
     assert sentence in answer.content.decode()
     assert Team.objects.count() == 1
 

@@ -27,7 +27,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--set-password",
             action="store_true",
-            help="give KVAUDIT_ADMIN_PASSWORD to an existing admin as well",
+            help="give KVAUDIT_ADMIN_PASSWORD to an existing admin as well; a new one ends their sessions and revokes "
+            "their API tokens",
         )
         parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
