@@ -316,18 +316,18 @@ class Story(TestCase):
             self.happen(deployment, node, run, number, now, what, verdict, flag)
             shown.append((now, self.look(now)))
         for moment, seen in shown:
-            with mock.patch("django.utils.timezone.now", return_value=now + timedelta(days=400)):
+            with mock.patch("kvaudit.clock.now", return_value=now + timedelta(days=400)):
                 assert self.plain(Assessed.objects.existing(moment).standings(moment=moment)) == seen, moment
         for (earlier, first), (later, second) in zip(shown, shown[2:], strict=False):
             both = Assessed.objects.standings_between(earlier, later)
             assert [self.plain(each) for each in both] == [first, second], (earlier, later)
-        with mock.patch("django.utils.timezone.now", return_value=now):
+        with mock.patch("kvaudit.clock.now", return_value=now):
             assert self.plain(Assessed.objects.existing(now).standings(moment=now)) == self.plain(
                 Assessed.objects.existing().standings()
             )
 
     def look(self, moment: datetime) -> Any:
-        with mock.patch("django.utils.timezone.now", return_value=moment):
+        with mock.patch("kvaudit.clock.now", return_value=moment):
             return self.plain(Assessed.objects.existing().standings())
 
     def plain(self, matrix: Matrix) -> Any:
