@@ -37,6 +37,7 @@ owner=$(cat "$folder/postgres_password")
 broker=$(cat "$folder/valkey_password")
 write database_owner_url "postgres://kvaudit_owner:$owner@postgres:5432/kvaudit"
 write database_url "postgres://kvaudit_app:$(random 40)@postgres:5432/kvaudit"
+write database_retention_url "postgres://kvaudit_retention:$(random 40)@postgres:5432/kvaudit"
 write broker_url "redis://:$broker@valkey:6379/0"
 write valkey_conf "bind * -::*
 port 6379

@@ -26,6 +26,8 @@ BASE_URL = _env.base_url()
 CSRF_TRUSTED_ORIGINS = _env.names("CSRF_TRUSTED_ORIGINS") or [BASE_URL]
 
 _database_url = _env.postgres_url("DATABASE_URL")
+# The role of retention, which a process of its own runs as (`manage.py expire_evidence`); initialise makes it.
+DATABASE_RETENTION_URL = _env.postgres_url("DATABASE_RETENTION_URL", required=False)
 # Only `manage.py initialise` uses the owner: the product itself runs as a role that cannot alter tables.
 DATABASE_OWNER_URL = _env.postgres_url("DATABASE_OWNER_URL", required=False)
 _broker_url = _env.broker_url()
@@ -281,6 +283,5 @@ CELERY_BEAT_SCHEDULE = {
     "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),
     "verify ledger": _every("kvaudit.ledger.tasks.verify_when_due", 300),
     "tell of ledger": _every("kvaudit.notify.tasks.tell_of_ledger", 60),
-    "expire evidence": _every("kvaudit.audits.tasks.expire_evidence", 6 * 3600),
     "count days": _every("kvaudit.checklists.tasks.count_days", 3600),
 }

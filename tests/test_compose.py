@@ -21,7 +21,7 @@ from kvaudit.ops.environment import Environment
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docker-compose.yml").read_text()
 REFERENCE = re.compile(r"\$\{(?P<name>[A-Z_]+)(?P<how>:-|:\?)(?P<rest>[^}]*)\}")
-OURS = ("initializer", "web", "worker-passive", "worker-active", "beat")
+OURS = ("initializer", "web", "worker-passive", "worker-active", "beat", "retention")
 SECRET_WORDS = ("SECRET", "KEY", "PASSWORD", "TOKEN", "_URL")
 
 
@@ -194,7 +194,7 @@ def test_settings_accept_the_environment_of_the_service(name: str, secrets: Path
     )
     assert done.returncode == 0, done.stderr
     user, broker, secure = done.stdout.split()
-    assert user == "kvaudit_app"
+    assert user == ("kvaudit_retention" if name == "retention" else "kvaudit_app")
     assert broker.startswith("redis://:")
     assert secure == "True"
 
@@ -301,3 +301,9 @@ def test_the_documented_variables_are_those_that_are_read() -> None:
         - known_variables()
         - {each for each in documented if each.startswith("AUDIT_")}
     )
+
+
+def test_retention_alone_holds_the_role_that_deletes_evidence() -> None:
+    holders = {name for name in SERVICES if "database_retention_url" in SERVICES[name].get("secrets", ())}
+    assert holders == {"initializer", "retention"}
+    assert "database_url" not in SERVICES["retention"]["secrets"]

@@ -2,12 +2,17 @@
 
 Only the stored bytes go. Verdicts, sentences, measures, digests and the ledger stay, so a copy that
 somebody else holds can still be compared with its digest. What a *failing* run saw is kept for good.
+
+The application's database role cannot delete evidence: this runs in a process of its own, as retention's role
+(``manage.py expire_evidence``). What a run had kept is noted (`PrunedEvidence`) and chained before it goes, so that the
+run's digest can be computed for good. (A signature over that entry has its place in `_prune`.)
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -16,11 +21,13 @@ from django.db import transaction
 from django.db.models import Exists, ForeignObjectRel, OuterRef, Q
 from django.utils import timezone
 
-from kvaudit.audits import options
-from kvaudit.audits.models import CheckState, Evidence, Run, RunEvidence
+from kvaudit.audits import options, outcome, proving
+from kvaudit.audits.models import CheckState, Evidence, PrunedEvidence, Result, Run, RunEvidence
 from kvaudit.ledger.chain import digest_of
-from kvaudit.ledger.services import record
+from kvaudit.ledger.services import Act, record_all
 from kvaudit.verdict import Verdict
+
+log = logging.getLogger(__name__)
 
 ACTOR = "system:retention"
 RUNS_AT_ONCE = 200
@@ -47,13 +54,17 @@ def keep_for(citing: Callable[[], Any]) -> None:
 def expire() -> Expired:
     """One pass over runs that ended more than ``AUDIT_EVIDENCE_DAYS`` ago; 0 keeps everything."""
     gone = Expired()
+    doubtful: set[int] = set()
     days = options.evidence_days()
     deadline = time.monotonic() + LONGEST
     while days and time.monotonic() < deadline:
-        ids = list(_may_go(days).values_list("pk", flat=True)[:RUNS_AT_ONCE])
-        if not ids:
+        runs = list(_may_go(days).exclude(pk__in=doubtful)[:RUNS_AT_ONCE])
+        if not runs:
             break
-        _remove(ids, gone)
+        doubts = _doubts(runs)
+        doubtful |= set(doubts)
+        if sound := [run for run in runs if run.pk not in doubts]:
+            _remove(sound, gone)
     return gone
 
 
@@ -70,8 +81,19 @@ def _may_go(days: float) -> Any:
     return runs.order_by("pk")
 
 
+def _doubts(runs: Sequence[Run]) -> dict[int, str]:
+    """Runs that are not what the ledger recorded: what they kept may show how, so it stays."""
+    doubts = proving.unproved(runs)
+    found = {pk: doubts[pk] for pk in proving.entries_of(doubts)}
+    for sentence in found.values():
+        log.error("its evidence is not dropped: %s", sentence)
+    return found
+
+
 @transaction.atomic
-def _remove(ids: list[int], gone: Expired) -> None:
+def _remove(runs: Sequence[Run], gone: Expired) -> None:
+    ids = [run.pk for run in runs]
+    acts = _prune(runs)
     links = RunEvidence.objects.filter(run__in=ids)
     names = sorted(set(links.values_list("evidence_id", flat=True)))
     links.delete()
@@ -80,12 +102,27 @@ def _remove(ids: list[int], gone: Expired) -> None:
     gone.bytes += sum(unused.values_list("size", flat=True))
     gone.bodies += unused.delete()[0]
     gone.runs += len(ids)
-    record(
-        actor=ACTOR,
-        kind="evidence.expired",
-        subject=f"runs:{ids[0]}-{ids[-1]}",
-        digest=digest_of([ids, names]),
+    acts.append(Act("evidence.expired", f"runs:{ids[0]}-{ids[-1]}", digest_of([ids, names])))
+    record_all(actor=ACTOR, acts=acts)
+
+
+def _prune(runs: Sequence[Run]) -> list[Act]:
+    """Note what these runs keep; returns what the ledger is told of it, in the same transaction."""
+    kept = proving.kept_of(run.pk for run in runs)
+    results: dict[int, list[Result]] = {run.pk: [] for run in runs}
+    for result in Result.objects.filter(run__in=results):
+        results[result.run_id].append(result)
+    rows = PrunedEvidence.objects.bulk_create(
+        PrunedEvidence(
+            run=run,
+            kept=sorted(list(each) for each in kept[run.pk]),
+            digest=outcome.whole_digest(run, results[run.pk], kept[run.pk]),
+        )
+        for run in runs
     )
+    return [
+        Act(proving.PRUNED, f"run:{row.run_id} pruned:{row.pk}", proving.pruned_digest(row)) for row in rows
+    ]
 
 
 def _unused(names: list[str]) -> Any:

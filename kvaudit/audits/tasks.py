@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from celery import shared_task
 
-from kvaudit.audits import dispatching, executing, recovering, retention
+from kvaudit.audits import dispatching, executing, recovering
 from kvaudit.audits.models import Kind
 
 
@@ -20,12 +20,6 @@ def dispatch() -> None:
 def recover() -> None:
     """Every few seconds from beat: lapsed leases, missed and overdue runs, expired states."""
     recovering.recover()
-
-
-@shared_task
-def expire_evidence() -> None:
-    """A few times a day from beat: stored bodies that are old and that nothing rests on."""
-    retention.expire()
 
 
 @shared_task

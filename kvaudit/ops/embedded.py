@@ -28,6 +28,7 @@ from kvaudit.ops.process import spawn
 DATABASE = "kvaudit"
 OWNER_ROLE = "kvaudit_owner"
 APP_ROLE = "kvaudit_app"
+RETENTION_ROLE = "kvaudit_retention"
 # A socket's address holds 108 bytes on Linux, 104 on macOS, and PostgreSQL adds "/.s.PGSQL.5432".
 _LONGEST_STATE_PATH = 70
 _CLEAN_ENV = {

@@ -23,7 +23,7 @@ from psycopg import sql
 
 from kvaudit.accounts.models import User
 from kvaudit.accounts.services import change_password, ensure_admin
-from kvaudit.ledger.grants import grant_statements
+from kvaudit.ledger.grants import grant_statements, retention_statements
 
 ADMIN = "admin"
 _ACTOR = "command:initialise"
@@ -51,6 +51,7 @@ def initialise(
     existing one too. ``wait``: seconds to wait for the server.
     """
     owner, app = _roles()
+    retention = _retention(owner, app)
     with as_owner(owner):
         _wait_for_server(wait)
         with connection.cursor() as cursor:
@@ -60,8 +61,12 @@ def initialise(
         say("database role ready")
         call_command("migrate", interactive=False, verbosity=0)
         say("migrations applied")
+        statements = grant_statements(app["USER"])
+        if retention:
+            _ensure_role(retention["USER"], retention["PASSWORD"])
+            statements += retention_statements(retention["USER"])
         with transaction.atomic(), connection.cursor() as cursor:
-            for statement in grant_statements(app["USER"]):
+            for statement in statements:
                 cursor.execute(statement)
         say("permissions of the database role set")
         return _administrator(admin_password, set_password)
@@ -89,6 +94,26 @@ def _roles() -> tuple[dict[str, str], dict[str, str]]:
             "they must be one."
         )
     return owner, app
+
+
+def _retention(owner: dict[str, str], app: dict[str, str]) -> dict[str, str]:
+    """Connection settings of the role that drops old evidence; {} where none is named, and all evidence stays."""
+    if not settings.DATABASE_RETENTION_URL:
+        return {}
+    found = {
+        key: str(value or "") for key, value in dj_database_url.parse(settings.DATABASE_RETENTION_URL).items()
+    }
+    if found["USER"] in (owner["USER"], app["USER"]):
+        raise InitialiseFault(
+            f"DATABASE_RETENTION_URL names the role {found['USER']}, which another URL names too: retention needs a "
+            "role of its own, since it alone may delete evidence."
+        )
+    if found["NAME"] != app["NAME"]:
+        raise InitialiseFault(
+            f"DATABASE_URL names the database {app['NAME']} and DATABASE_RETENTION_URL names {found['NAME']}: they "
+            "must be one."
+        )
+    return found
 
 
 @contextmanager

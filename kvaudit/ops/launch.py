@@ -25,6 +25,7 @@ class Launch:
     port: int
     env: dict[str, str]  # of the children; without the owner's database URL
     concurrency: int = 2
+    retention_url: str = ""  # of the role that drops old evidence: for `kvaudit.ops.retaining` alone
     for_web: dict[str, str] = field(default_factory=dict)  # what nobody but the web process may know
 
     @property
@@ -91,7 +92,12 @@ def beat(launch: Launch) -> Child:
 def child_environment(composed: dict[str, str]) -> dict[str, str]:
     """Our environment with ``composed`` over it, without what only the initialiser or the web may know."""
     env = {**os.environ, **composed}
-    for name in ("DATABASE_OWNER_URL", "KVAUDIT_ADMIN_PASSWORD", "SEAL_PRIVATE_KEY"):
+    for name in (
+        "DATABASE_OWNER_URL",
+        "DATABASE_RETENTION_URL",
+        "KVAUDIT_ADMIN_PASSWORD",
+        "SEAL_PRIVATE_KEY",
+    ):
         env.pop(name, None)
         env.pop(f"{name}_FILE", None)
     return env

@@ -21,7 +21,7 @@ from nacl.encoding import URLSafeBase64Encoder
 from nacl.public import PrivateKey
 
 from kvaudit.ops import launch as launching
-from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, EmbeddedFault, Postgres, Valkey
+from kvaudit.ops.embedded import APP_ROLE, OWNER_ROLE, RETENTION_ROLE, EmbeddedFault, Postgres, Valkey
 from kvaudit.ops.environment import Environment, EnvironmentFault
 from kvaudit.ops.errand import manage
 from kvaudit.ops.extras import EXTRAS, Extra, fulfil, wish_file
@@ -30,6 +30,7 @@ from kvaudit.ops.leftovers import end_leftovers
 from kvaudit.ops.process import Child, follow_parent
 from kvaudit.ops.progress import Progress
 from kvaudit.ops.ready import answers, refusal
+from kvaudit.ops.retaining import Retaining
 from kvaudit.ops.state import State, StateFault, default_state
 from kvaudit.ops.supervisor import StartFault, Stopped, Supervisor
 
@@ -83,7 +84,16 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
         launch = Launch(state, options.host, port, {}, options.concurrency)
         left_out = [each for each in EXTRAS if each.name in without]
         _start_everything(supervisor, launch, [each for each in EXTRAS if each.name not in without])
-        supervisor.watch(lambda: fulfil(launch, supervisor, left_out))
+        retaining = Retaining(launch, progress)
+
+        def also() -> None:
+            fulfil(launch, supervisor, left_out)
+            retaining.look()
+
+        try:
+            supervisor.watch(also)
+        finally:
+            retaining.end()
     except Stopped:
         pass
     finally:
@@ -101,6 +111,9 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra
     composed |= _own_variables(launch, composed)
     owner_side = {**os.environ, **composed}
     launch.env = child_environment(composed)
+    launch.retention_url = Environment(owner_side).text("DATABASE_RETENTION_URL")
+    if not launch.retention_url:
+        progress.say("old evidence is kept for good: DATABASE_RETENTION_URL names no role that may drop it")
     launch.for_web = _private_half(launch.state)
     wish_file(launch).unlink(missing_ok=True)
     if len(extras) < len(EXTRAS):
@@ -143,6 +156,7 @@ def _start_servers(supervisor: Supervisor, state: State) -> dict[str, str]:
             )
         composed["DATABASE_URL"] = postgres.url(APP_ROLE)
         composed["DATABASE_OWNER_URL"] = postgres.url(OWNER_ROLE)
+        composed["DATABASE_RETENTION_URL"] = postgres.url(RETENTION_ROLE)
         servers.append(postgres)
     if environment.text("BROKER_URL"):
         environment.broker_url()

@@ -7,18 +7,23 @@ import zlib
 from datetime import timedelta
 
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from kvaudit.audits import retention
-from kvaudit.audits.models import CheckState, Evidence, Result, Run, RunEvidence, RunState
+from kvaudit.audits import proving, retention
+from kvaudit.audits.models import CheckState, Evidence, PrunedEvidence, Result, Run, RunEvidence, RunState
 from kvaudit.checklists.models import Attestation
 from kvaudit.incidents.models import Citation
 from kvaudit.incidents.proof import Release, Replay
+from kvaudit.ledger.grants import grant_statements, retention_statements
 from kvaudit.ledger.models import Entry
+from kvaudit.ledger.verify import main
 from tests.audits.stage import a_run, a_target
 from tests.checklists.claims import an_attestation
 from tests.factories import a_user
 from tests.incidents.stage import an_incident
+from tests.recorded import recorded
 
 pytestmark = pytest.mark.django_db
 
@@ -36,6 +41,7 @@ def an_old_run(verdict: str = "pass", *bodies: str, days: float = 401) -> Run:
     ended = timezone.now() - timedelta(days=days)
     run = a_run(a_target(), state=RunState.FINISHED, verdict=verdict, finished_at=ended)
     kept(run, *(bodies or (f"answer of {run.pk}",)))
+    recorded(run)
     return run
 
 
@@ -128,3 +134,93 @@ def test_a_body_that_an_attestation_names_outlives_its_run():
     assert retention.expire().runs == 1
     assert bodies_of(run) == 0
     assert Evidence.objects.filter(pk=evidence.pk).exists()
+
+
+def test_what_was_dropped_is_pruned_and_not_broken(capsys):
+    """Each run's digest and the digests of its bodies are kept, so that the run can be proved as before."""
+    run = an_old_run("pass", "one", "two")
+    before = proving.kept_of([run.pk])[run.pk]
+    retention.expire()
+    row = PrunedEvidence.objects.get(run=run)
+    assert row.kept == sorted(list(each) for each in before)
+    assert row.digest == proving.entries_of([run.pk])[run.pk].digest
+    assert Entry.objects.get(kind="evidence.pruned").digest == proving.pruned_digest(row)
+    assert proving.unproved([run]) == {}
+    assert main(["verify"]) == 0
+    assert "The evidence of 1 run was pruned after its time" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("change", [{"kept": []}, {"digest": "0" * 64}])
+def test_a_note_of_what_was_dropped_that_was_changed_is_named(capsys, change):
+    an_old_run()
+    retention.expire()
+    PrunedEvidence.objects.update(**change)
+    assert main(["verify"]) == 1
+    assert "Ledger broken." in capsys.readouterr().out
+
+
+def test_what_was_dropped_otherwise_is_broken(capsys):
+    an_old_run()
+    RunEvidence.objects.all().delete()
+    assert main(["verify"]) == 1
+    assert "what it kept were changed since" in capsys.readouterr().out
+
+
+def test_a_run_that_was_changed_keeps_its_evidence(caplog):
+    """It may show what was changed."""
+    changed, sound = an_old_run(), an_old_run()
+    Run.objects.filter(pk=changed.pk).update(verdict="inconclusive")
+    assert retention.expire().runs == 1
+    assert (bodies_of(changed), bodies_of(sound)) == (1, 0)
+    assert f"Run {changed.pk} is not what entry" in caplog.text
+
+
+ROLES = {"retention_test_app": grant_statements, "retention_test_retention": retention_statements}
+
+
+@pytest.fixture
+def become(db):
+    """Become a role for the rest of the test."""
+
+    def become(role: str) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE ROLE {role}")
+            for statement in ROLES[role](role):
+                cursor.execute(statement)
+            cursor.execute(f"SET LOCAL ROLE {role}")
+
+    return become
+
+
+def test_the_applications_role_cannot_drop_anything(become):
+    an_old_run()
+    become("retention_test_app")
+    for statement in ("DELETE FROM audits_runevidence", "DELETE FROM audits_evidence"):
+        with pytest.raises(DatabaseError, match="permission denied"), transaction.atomic():
+            connection.cursor().execute(statement)
+    with (
+        pytest.raises(CommandError, match=r"may not drop evidence .*DATABASE_RETENTION_URL"),
+        transaction.atomic(),
+    ):
+        call_command("expire_evidence")
+    assert Evidence.objects.count() == 1
+
+
+def test_retentions_role_drops_and_tells_and_does_nothing_else(become, capsys):
+    run = an_old_run()
+    become("retention_test_retention")
+    call_command("expire_evidence")
+    assert "Evidence of 1 runs older than 400 days dropped: 1 bodies" in capsys.readouterr().out
+    assert Entry.objects.filter(kind="evidence.pruned").count() == 1
+    for statement in (
+        "UPDATE audits_run SET verdict = 'pass'",
+        "DELETE FROM audits_result",
+        "INSERT INTO audits_result DEFAULT VALUES",
+        "SELECT * FROM accounts_user",
+        "SELECT headers_sealed FROM fleet_node",
+        "UPDATE audits_evidence SET body = ''",
+        "DELETE FROM audits_prunedevidence",
+    ):
+        with pytest.raises(DatabaseError, match="permission denied"), transaction.atomic():
+            connection.cursor().execute(statement)
+    assert bodies_of(run) == 0

@@ -118,7 +118,7 @@ def test_more_privileges_than_initialise_gives_do_not_help() -> None:
     from tests.api.states import a_state
     from tests.factories import a_deployment
 
-    a_state(a_deployment(), "pool", "fail")
+    a_state(a_deployment(), "pool", "pass")
     with connection.cursor() as cursor:
         cursor.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {ROLE}")
         cursor.execute(f"SET LOCAL ROLE {ROLE}")
@@ -126,7 +126,7 @@ def test_more_privileges_than_initialise_gives_do_not_help() -> None:
             "UPDATE audits_result SET verdict = 'pass'",
             "UPDATE audits_result SET summary = summary",
             "DELETE FROM audits_result",
-            "UPDATE audits_checkstate SET verdict = 'pass'",
+            "UPDATE audits_checkstate SET verdict = 'error'",
             "UPDATE audits_checkstate SET since = since - interval '1 day'",
             "UPDATE audits_checkstate SET last_confirmed = now()",
             "UPDATE audits_checkstate SET expires_at = expires_at + interval '1 s'",
@@ -155,3 +155,26 @@ def test_an_empty_table_is_not_truncated_either() -> None:
         for table in INSERT_ONLY:
             with pytest.raises(DatabaseError, match="TRUNCATE is refused"), transaction.atomic():
                 cursor.execute(f"TRUNCATE {table} CASCADE")
+
+
+@pytest.mark.usefixtures("roles")
+def test_a_fail_may_turn_out_to_have_begun_earlier_and_nothing_else() -> None:
+    from tests.api.states import a_state
+    from tests.factories import a_deployment
+
+    a_state(a_deployment(), "pool", "fail")
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET LOCAL ROLE {ROLE}")
+        cursor.execute("UPDATE audits_checkstate SET since = since - interval '1 hour'")
+        for change in (
+            "since = since + interval '1 s'",
+            "closed_at = last_confirmed - interval '1 s'",
+            "last_confirmed = last_confirmed - interval '1 s'",
+            "result_id = result_id, interval = 7",
+        ):
+            with pytest.raises(DatabaseError, match="interval"), transaction.atomic():
+                cursor.execute(f"UPDATE audits_checkstate SET {change}")
+        cursor.execute("UPDATE audits_checkstate SET closed_at = now()")
+        for change in ("closed_at = NULL", "closed_at = now() + interval '1 s'", "expires_at = now()"):
+            with pytest.raises(DatabaseError, match="closed and stays"), transaction.atomic():
+                cursor.execute(f"UPDATE audits_checkstate SET {change}")

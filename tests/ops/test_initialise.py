@@ -117,3 +117,30 @@ def test_static_files_are_collected_only_when_one_changed(settings: Any, tmp_pat
     (source / "a.css").write_text("a { color: red }")
     assert collect_static()
     assert "red" in (tmp_path / "collected" / "a.css").read_text()
+
+
+def test_retention_gets_a_role_that_is_neither_of_the_others(
+    database: str, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = settings.DATABASE_OWNER_URL
+    settings.DATABASE_RETENTION_URL = url.replace(embedded.OWNER_ROLE, ROLE)
+    with pytest.raises(
+        CommandError, match=f"DATABASE_RETENTION_URL names the role {ROLE}, which another URL names"
+    ):
+        initialise()
+    settings.DATABASE_RETENTION_URL = url.replace(embedded.OWNER_ROLE, f"{ROLE}_r").replace(
+        database, "another"
+    )
+    with pytest.raises(CommandError, match="DATABASE_RETENTION_URL names another: they must be one"):
+        initialise()
+    settings.DATABASE_RETENTION_URL = url.replace(embedded.OWNER_ROLE, f"{ROLE}_r")
+    initialise()
+    initialise()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT has_table_privilege(%s, 'audits_evidence', 'DELETE')", [f"{ROLE}_r"])
+        assert cursor.fetchone()[0]
+        cursor.execute("SELECT has_table_privilege(%s, 'audits_evidence', 'DELETE')", [ROLE])
+        assert not cursor.fetchone()[0]
+        for role in (ROLE, f"{ROLE}_r"):
+            cursor.execute("SELECT has_database_privilege(%s, current_database(), 'TEMPORARY')", [role])
+            assert not cursor.fetchone()[0]
