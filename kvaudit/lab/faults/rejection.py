@@ -136,7 +136,7 @@ class WedgeAtLimit(Faults):
     the queue for ever; everybody behind it hangs, ``/health`` stays 200."""
 
     name = "wedge_at_limit"
-    reports = ("vllm#35541", "vllm#27181")
+    reports: ClassVar[tuple[str, ...]] = ("vllm#35541", "vllm#27181")
 
     def __init__(self, seed: int = 0) -> None:
         super().__init__(seed)
@@ -158,7 +158,7 @@ class Wedge(WedgeAtLimit):
     200, and the gauges show nothing running or waiting."""
 
     name = "wedge"
-    reports: ClassVar[tuple[str, ...]] = ("vllm#41069", "vllm#35541")
+    reports = ("vllm#41069", "vllm#35541")
 
     def wedges(self, node: Node, prompt_tokens: int) -> bool:
         self._stuck = self._stuck or self._over(node, prompt_tokens)
