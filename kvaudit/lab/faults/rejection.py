@@ -158,7 +158,7 @@ class Wedge(WedgeAtLimit):
     200, and the gauges show nothing running or waiting."""
 
     name = "wedge"
-    reports = ("vllm#41069", "vllm#35541")
+    reports: ClassVar[tuple[str, ...]] = ("vllm#41069", "vllm#35541")
 
     def wedges(self, node: Node, prompt_tokens: int) -> bool:
         self._stuck = self._stuck or self._over(node, prompt_tokens)
