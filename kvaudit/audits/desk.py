@@ -67,7 +67,7 @@ class Desk:
             self._until_done()
         except SoftTimeLimitExceeded:
             for work in self.open.values():
-                work.why = work.why or "The time that a worker may take for one run was over."
+                work.over = "The time that a worker may take for one run was over."
             self._stop_all("out of time")
             self._until_done(within=STOP_GRACE)
         finally:

@@ -40,6 +40,7 @@ class Work:
     results: list[Observed] = field(default_factory=list)
     read_at: datetime = field(default_factory=clock.now)
     stop: str = ""  # why the loop should leave this run: cancelled, lost, stood still or out of time
+    over: str = ""  # the sentence for the worker's own time limit: what was found by then counts
     why: str = ""  # the sentence why nothing more may be sent: paused, or the window closed
     confirmed: float = field(default_factory=time.monotonic)  # when the lease was last known to be ours
     planted: list[Marker] = field(default_factory=list)  # grown by the event loop
@@ -55,7 +56,7 @@ class Work:
         silent = time.monotonic() - self.confirmed
         if silent > options.lease_seconds() * SILENCE:
             return f"The database has not confirmed this run for {silent:.0f} s."
-        return self.why
+        return self.why or self.over
 
     @property
     def changed_at(self) -> datetime | None:
