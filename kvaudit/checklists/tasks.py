@@ -7,13 +7,13 @@ from celery import shared_task
 from kvaudit.checklists import trends, warning
 
 
-@shared_task
+@shared_task(name="kvaudit.checklists.tasks.warn_of_expiry")
 def warn_of_expiry() -> None:
     """Hourly: tell of waivers and attestations that end soon."""
     warning.warn_of_expiry()
 
 
-@shared_task
+@shared_task(name="kvaudit.checklists.tasks.count_days")
 def count_days() -> None:
     """Hourly: count the days that are over for the trend."""
     trends.take()

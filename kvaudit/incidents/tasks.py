@@ -7,7 +7,7 @@ from celery import shared_task
 from kvaudit.incidents import opening
 
 
-@shared_task
+@shared_task(name="kvaudit.incidents.tasks.consume")
 def consume() -> None:
     """Every few seconds: changes of state open incidents, add evidence to them, reopen action items."""
     opening.consume()

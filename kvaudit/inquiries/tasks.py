@@ -7,13 +7,13 @@ from celery import shared_task
 from kvaudit.inquiries import queueing, reading
 
 
-@shared_task
+@shared_task(name="kvaudit.inquiries.tasks.import_log")
 def import_log(pk: int) -> None:
     """One uploaded request log."""
     reading.import_log(pk)
 
 
-@shared_task
+@shared_task(name="kvaudit.inquiries.tasks.recover")
 def recover() -> None:
     """Every few seconds from beat: imports whose worker was lost, or that no worker was rung for."""
     queueing.recover()

@@ -7,13 +7,13 @@ from celery import shared_task
 from kvaudit.ledger import verifying
 
 
-@shared_task
+@shared_task(name="kvaudit.ledger.tasks.verify")
 def verify(pk: int) -> None:
     """One verification that somebody asked for."""
     verifying.carry_out(pk)
 
 
-@shared_task
+@shared_task(name="kvaudit.ledger.tasks.verify_when_due")
 def verify_when_due() -> None:
     """Every few minutes from beat; verifies once a day."""
     verifying.begin_when_due()
