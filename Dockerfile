@@ -32,4 +32,4 @@ ENV PATH=/opt/kvaudit/.venv/bin:$PATH \
     STATIC_ROOT=/opt/kvaudit/staticfiles
 USER 10001:10001
 EXPOSE 8000
-CMD ["gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf"]
+CMD ["gunicorn", "-c", "python:kvaudit.server.ops.gunicorn_conf"]

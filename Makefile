@@ -1,6 +1,6 @@
 # Two commands matter: `make up` runs the product, `make test` tests it. Both need only Python 3.11+.
 # make up    [ARGS=--no-lab] [KVAUDIT_PORT=8000] [KVAUDIT_STATE=var] [KVAUDIT_ADMIN_PASSWORD=...]
-# make test  [ARGS='tests/ops -k port']
+# make test  [ARGS='tests/server/ops -k port']
 # Before a change lands, also: make drill (worker clocks that are wrong, full disks, ...) and make lint.
 PYTHON ?= python3
 ARGS ?=

@@ -6,7 +6,7 @@ import sys
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kvaudit.settings")
-    from kvaudit.ops.state import adopt_local_environment
+    from kvaudit.server.ops.state import adopt_local_environment
 
     adopt_local_environment()
 

@@ -43,14 +43,14 @@ def pages() -> dict[str, tuple[str, Address]]:
     """What it is called in the table -> (name in the URL conf, a function that gives another address each time)."""
     from django.urls import reverse
 
-    from kvaudit.accounts.models import User
-    from kvaudit.audits.models import Plan, Result, Run
-    from kvaudit.checklists.models import Attestation, OwnItem, Waiver
-    from kvaudit.fleet.models import Deployment
-    from kvaudit.incidents import library
-    from kvaudit.incidents.models import Incident
-    from kvaudit.inquiries.models import Export, RequestLog
-    from kvaudit.notify.models import Channel, OutboxMessage
+    from kvaudit.server.accounts.models import User
+    from kvaudit.server.audits.models import Plan, Result, Run
+    from kvaudit.server.checklists.models import Attestation, OwnItem, Waiver
+    from kvaudit.server.fleet.models import Deployment
+    from kvaudit.server.incidents import library
+    from kvaudit.server.incidents.models import Incident
+    from kvaudit.server.inquiries.models import Export, RequestLog
+    from kvaudit.server.notify.models import Channel, OutboxMessage
 
     draw = random.Random(5)
     slugs = list(Deployment.objects.values_list("slug", flat=True))

@@ -15,10 +15,10 @@ ADMINISTRATOR = "admin"
 
 def furnish() -> None:
     """Once to each database."""
-    from kvaudit.accounts.models import User
-    from kvaudit.checklists.models import Waiver
-    from kvaudit.fleet.models import Deployment, Pin
-    from kvaudit.inquiries.models import Export
+    from kvaudit.server.accounts.models import User
+    from kvaudit.server.checklists.models import Waiver
+    from kvaudit.server.fleet.models import Deployment, Pin
+    from kvaudit.server.inquiries.models import Export
 
     now = datetime.now(UTC)
     deployments = list(Deployment.objects.order_by("pk").select_related("team"))
@@ -39,8 +39,8 @@ def furnish() -> None:
 
 def _policies(deployments: list, now: datetime) -> None:
     """Pins, channels, and what the channels were told."""
-    from kvaudit.fleet.models import Pin
-    from kvaudit.notify.models import Channel, OutboxMessage
+    from kvaudit.server.fleet.models import Pin
+    from kvaudit.server.notify.models import Channel, OutboxMessage
 
     for deployment in (None, *deployments[::25]):
         Pin.objects.create(
@@ -68,10 +68,10 @@ def _policies(deployments: list, now: datetime) -> None:
 
 
 def _claims(deployments: list, admin: object, now: datetime) -> None:
-    from kvaudit.checklists.models import Attestation, OwnItem
-    from tests.checklists.claims import a_waiver, an_attestation
+    from kvaudit.server.checklists.models import Attestation, OwnItem
     from tests.factories import a_user
-    from tests.web import scene
+    from tests.server.checklists.claims import a_waiver, an_attestation
+    from tests.server.web import scene
 
     other = a_user("approver")
     body = scene.keep(deployments[0].runs.latest("pk"), b'{"max_total_num_tokens": 2040000}')
@@ -101,8 +101,8 @@ def _claims(deployments: list, admin: object, now: datetime) -> None:
 
 
 def _incidents(deployments: list, admin: object, now: datetime) -> None:
-    from kvaudit.incidents import postmortem
-    from kvaudit.incidents.models import Incident
+    from kvaudit.server.incidents import postmortem
+    from kvaudit.server.incidents.models import Incident
 
     for number in range(INCIDENTS):
         opened = now - timedelta(days=6 * (INCIDENTS - number))
@@ -141,7 +141,7 @@ def _incidents(deployments: list, admin: object, now: datetime) -> None:
 
 
 def _imports(deployments: list, admin: object, now: datetime) -> None:
-    from kvaudit.inquiries.models import LogImport, RequestHit, RequestLog, TenantCount
+    from kvaudit.server.inquiries.models import LogImport, RequestHit, RequestLog, TenantCount
 
     for deployment in deployments[:IMPORTS]:
         since = now - timedelta(days=1)
@@ -163,7 +163,7 @@ def _imports(deployments: list, admin: object, now: datetime) -> None:
 
 
 def _views(admin: object) -> None:
-    from kvaudit.inquiries.models import SavedView
+    from kvaudit.server.inquiries.models import SavedView
 
     for page, query in (
         ("history", "verdict=fail"),
@@ -177,9 +177,9 @@ def _views(admin: object) -> None:
 
 def _daily_counts(now: datetime) -> None:
     """As the nightly count would have left them, without computing four hundred nights."""
-    from kvaudit.accounts.models import Team
-    from kvaudit.checklists.items import shipped
-    from kvaudit.checklists.models import DailyCount
+    from kvaudit.server.accounts.models import Team
+    from kvaudit.server.checklists.items import shipped
+    from kvaudit.server.checklists.models import DailyCount
 
     teams = list(Team.objects.values_list("pk", flat=True))
     DailyCount.objects.bulk_create(
@@ -197,7 +197,7 @@ def _daily_counts(now: datetime) -> None:
 
 
 def _changes(deployments: list, now: datetime) -> None:
-    from kvaudit.fleet.models import FingerprintChange, Node
+    from kvaudit.server.fleet.models import FingerprintChange, Node
 
     first = {
         deployment: (pk, name)

@@ -62,10 +62,10 @@ CHANGE_COLUMNS = "id, at, what, check_id, before, after, summary, detail, deploy
 
 def make_fleet() -> None:
     """Teams, deployments, nodes with snapshots, and a plan for all, known since before the first result."""
-    from kvaudit.audits.models import Plan
-    from kvaudit.fleet.models import Deployment, Node, NodeSnapshot
+    from kvaudit.server.audits.models import Plan
+    from kvaudit.server.fleet.models import Deployment, Node, NodeSnapshot
     from tests.factories import a_node, a_team, an_admin
-    from tests.web import scene
+    from tests.server.web import scene
 
     an_admin("admin")
     teams = [a_team(f"team-{number:02d}") for number in range(20)]
@@ -87,8 +87,8 @@ class Story:
     """What ``total`` results of the fleet say. Position 0 is the newest result; a check's age counts its own."""
 
     def __init__(self, total: int, newest: datetime) -> None:
-        from kvaudit.audits.models import Plan
-        from kvaudit.fleet.models import Deployment
+        from kvaudit.server.audits.models import Plan
+        from kvaudit.server.fleet.models import Deployment
 
         assert total % ROUND == 0, f"a stage is a multiple of {ROUND:,} results"
         self.total, self.newest = total, newest
@@ -222,7 +222,7 @@ def fill_ledger(total: int) -> None:
     """An entry for each run, after those of the fleet. Their chain is made up: nothing verifies it."""
     from django.db import connection
 
-    from kvaudit.ledger.models import Entry
+    from kvaudit.server.ledger.models import Entry
 
     newest = Entry.objects.order_by("-sequence").values_list("sequence", flat=True).first() or 0
     runs = total // PER_RUN

@@ -81,8 +81,8 @@ class Stage:
         from django.db import connection
         from django.test import Client
 
-        from kvaudit.accounts.models import User
-        from kvaudit.accounts.tokens import create_token
+        from kvaudit.server.accounts.models import User
+        from kvaudit.server.accounts.tokens import create_token
 
         self.rows = rows
         self.connection = connection.copy()

@@ -28,7 +28,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.ops.running import clean_environment, free_port  # noqa: E402
+from tests.server.ops.running import clean_environment, free_port  # noqa: E402
 from tests.upgrade import installation  # noqa: E402
 
 PROMISE = 1 / 0.16

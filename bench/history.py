@@ -109,7 +109,7 @@ def measure(stages: list[Stage], samples: int, only: str) -> None:
     from django.core import signals
     from django.db import close_old_connections
 
-    from kvaudit.ops import gunicorn_conf
+    from kvaudit.server.ops import gunicorn_conf
 
     signals.request_started.disconnect(close_old_connections)
     signals.request_finished.disconnect(close_old_connections)
@@ -140,10 +140,10 @@ def grown_by(stages: list[Stage], name: str) -> float:
 
 
 def export() -> None:
-    from kvaudit.audits.exporting import lines
-    from kvaudit.audits.history_query import Question
-    from kvaudit.web.spreadsheets import lines as csv_lines
-    from kvaudit.web.tables.history import csv_rows, json_parts
+    from kvaudit.server.audits.exporting import lines
+    from kvaudit.server.audits.history_query import Question
+    from kvaudit.server.web.spreadsheets import lines as csv_lines
+    from kvaudit.server.web.tables.history import csv_rows, json_parts
 
     for name, parts in (
         ("CSV", lambda: csv_lines(csv_rows(lines(Question())))),

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kvaudit.transport import Client, Limits
+from kvaudit.auditor.transport import Client, Limits
 
 MARKER = "amber falcon meadow velvet harbor cedar"
 OWN = "walnut pebble lantern copper thistle marble"

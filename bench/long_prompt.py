@@ -28,13 +28,13 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kvaudit.checks.asking import Limits, Outcome  # noqa: E402
-from kvaudit.engines.completion import Dialect, Mode, Wish  # noqa: E402
-from kvaudit.prober import NetworkProber  # noqa: E402
-from kvaudit.text.markers import draw_marker, seeded  # noqa: E402
-from kvaudit.text.prompts import draw_nonce  # noqa: E402
-from kvaudit.text.spelling import Prompt, Spelling  # noqa: E402
-from kvaudit.transport import Client  # noqa: E402
+from kvaudit.auditor.checks.asking import Limits, Outcome  # noqa: E402
+from kvaudit.auditor.engines.completion import Dialect, Mode, Wish  # noqa: E402
+from kvaudit.auditor.prober import NetworkProber  # noqa: E402
+from kvaudit.auditor.text.markers import draw_marker, seeded  # noqa: E402
+from kvaudit.auditor.text.prompts import draw_nonce  # noqa: E402
+from kvaudit.auditor.text.spelling import Prompt, Spelling  # noqa: E402
+from kvaudit.auditor.transport import Client  # noqa: E402
 
 TOKENS, EVENTS = 1_048_577, 2_000
 PROMISE_BUILD, PROMISE_SEND, PROMISE_ONE, PROMISE_MANY = 1.5, 1.3, 150, 600

@@ -27,18 +27,18 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from kvaudit import checks as registry
-from kvaudit import runner
-from kvaudit.checks.contract import Audit
+from kvaudit.auditor import checks as registry
+from kvaudit.auditor import runner
+from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.prober import NetworkProber, Permission, prober_for
+from kvaudit.auditor.runner import read_node
+from kvaudit.auditor.stats.bounds import interval, upper_bound
+from kvaudit.auditor.verdict import roll_up
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig, LabTenant
 from kvaudit.lab.expectations import Row as Engine
 from kvaudit.lab.inprocess import InProcess, in_process
 from kvaudit.lab.matrix import target_of
-from kvaudit.prober import NetworkProber, Permission, prober_for
-from kvaudit.runner import read_node
-from kvaudit.stats.bounds import interval, upper_bound
-from kvaudit.verdict import roll_up
 
 RESULTS = Path(__file__).parent / "results"
 RUNS, TABLE = RESULTS / "power.jsonl", RESULTS / "power.txt"

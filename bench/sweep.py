@@ -24,8 +24,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kvaudit import runner  # noqa: E402
-from kvaudit.targets import Node, Target  # noqa: E402
+from kvaudit.auditor import runner  # noqa: E402
+from kvaudit.auditor.targets import Node, Target  # noqa: E402
 from tests import servers  # noqa: E402
 
 CHECKS = ("pool", "version")

@@ -36,10 +36,10 @@ def worker(environment: dict[str, str], urls: list[str], deployments: int, round
 
     from django.utils import timezone
 
-    from kvaudit.accounts.models import Team
-    from kvaudit.audits import executing
-    from kvaudit.audits.models import Kind, Result, Run, Trigger
-    from kvaudit.fleet.models import Deployment, Node, NodeSnapshot
+    from kvaudit.server.accounts.models import Team
+    from kvaudit.server.audits import executing
+    from kvaudit.server.audits.models import Kind, Result, Run, Trigger
+    from kvaudit.server.fleet.models import Deployment, Node, NodeSnapshot
 
     team = Team.objects.create(slug="bench", name="bench")
     fleet = Deployment.objects.bulk_create(

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.ops.running import Up, free_port, members, new_state, status_of, until
+from tests.server.ops.running import Up, free_port, members, new_state, status_of, until
 
 CLIENTS, SLOW = 50, 200
 PAGES = ("/", "/plans/", "/incidents/", "/settings/")
@@ -67,7 +67,15 @@ def threads_of_gunicorn(up: Up, port: int) -> subprocess.Popen[bytes]:
     pid = members(up.groups()["web"])[0]
     pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     environment = dict(pair.split("=", 1) for pair in pairs if "=" in pair) | {"KVAUDIT_PORT": str(port)}
-    command = [sys.executable, "-m", "gunicorn", "-c", "python:kvaudit.ops.gunicorn_conf", "-k", "gthread"]
+    command = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "-c",
+        "python:kvaudit.server.ops.gunicorn_conf",
+        "-k",
+        "gthread",
+    ]
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

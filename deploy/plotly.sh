@@ -14,5 +14,5 @@ tar -xzf "$folder"/*.tgz -C "$folder"
 mkdir -p static/plotly
 cp "$folder/package/plotly-basic.min.js" static/plotly/plotly-basic.min.js
 cp "$folder/package/LICENSE" static/plotly/LICENSE.txt
-echo "plotly.js basic $version, for tests/web/test_plotly_assets.py:"
+echo "plotly.js basic $version, for tests/server/web/test_plotly_assets.py:"
 sha256sum static/plotly/plotly-basic.min.js

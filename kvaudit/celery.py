@@ -35,7 +35,7 @@ class OnTime(AnyTask):
     """Seconds that a process of such a worker does nothing."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from kvaudit.audits import bells, worker_clocks
+        from kvaudit.server.audits import bells, worker_clocks
 
         if self.request.called_directly or worker_clocks.may_work(self.request.hostname or "worker"):
             return super().__call__(*args, **kwargs)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from io import TextIOWrapper
 
 GROUND_FLOOR = {
-    "gate": "kvaudit.commands.gate",
-    "probe": "kvaudit.commands.probe",
-    "advisories": "kvaudit.advisories.command",
+    "gate": "kvaudit.auditor.commands.gate",
+    "probe": "kvaudit.auditor.commands.probe",
+    "advisories": "kvaudit.auditor.advisories.command",
     "lab": "kvaudit.lab.command",
 }
 """Command -> the module whose ``main(argv)`` runs it; imported only when it is called."""
@@ -87,7 +87,7 @@ def _defect(error: Exception) -> str:
     try:
         import traceback
 
-        from kvaudit.transport import redact_text
+        from kvaudit.auditor.transport import redact_text
 
         print(redact_text("".join(traceback.format_exception(error))), file=sys.stderr)
         said = f"{kind}: {redact_text(str(error))[:300]}"
@@ -120,7 +120,7 @@ def _find(name: str) -> Command | None:
 
 
 def _failed(sentence: str, arguments: Sequence[str]) -> int:
-    """Say it on stderr, and with ``--json`` as the report of `kvaudit.report.failure`, which is written
+    """Say it on stderr, and with ``--json`` as the report of `kvaudit.auditor.report.failure`, which is written
     out here because an installation that is broken may not be able to import that."""
     print(f"ERROR {sentence}", file=sys.stderr)
     if "--json" in arguments:

@@ -1,4 +1,4 @@
-"""Django settings, read from the environment alone (see `kvaudit.ops.environment`)."""
+"""Django settings, read from the environment alone (see `kvaudit.server.ops.environment`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import dj_database_url
 from csp.constants import NONE, SELF
 
-from kvaudit.ops.environment import Environment, EnvironmentFault
-from kvaudit.ops.logs import configure_structlog, logging_config
+from kvaudit.server.ops.environment import Environment, EnvironmentFault
+from kvaudit.server.ops.logs import configure_structlog, logging_config
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -51,7 +51,7 @@ EMAIL_TIMEOUT = int(_env.number("EMAIL_TIMEOUT", 10, 1, 120))
 EMAIL_BACKEND = _env.text("EMAIL_BACKEND", "django.core.mail.backends.smtp.EmailBackend")
 DEFAULT_FROM_EMAIL = _env.text("DEFAULT_FROM_EMAIL", "kvaudit@localhost")
 
-# Numbers of the scheduler (kvaudit.audits.options); set only where a default does not fit.
+# Numbers of the scheduler (kvaudit.server.audits.options); set only where a default does not fit.
 for _name in ("LEASE_SECONDS", "HEARTBEAT_SECONDS", "RING_AGAIN_SECONDS", "SHORTEST_EXPIRY_SECONDS",
               "RETRY_DELAY_SECONDS", "SHORTEST_OVERDUE_SECONDS"):  # fmt: skip
     if _env.text(f"AUDIT_{_name}"):
@@ -70,7 +70,7 @@ LAB_WISH_FILE = _env.text("LAB_WISH_FILE")
 # Days that stored bodies of runs that did not fail are kept; 0 keeps them for good.
 AUDIT_EVIDENCE_DAYS = _env.number("AUDIT_EVIDENCE_DAYS", 400, 0, 36_500)
 
-# Where audits and webhooks may connect (kvaudit.transport.egress, installed by kvaudit.ops.egress).
+# Where audits and webhooks may connect (kvaudit.auditor.transport.egress, installed by kvaudit.server.ops.egress).
 EGRESS_ALLOW = _env.egress_rules("EGRESS_ALLOW")
 EGRESS_DENY = _env.egress_rules("EGRESS_DENY")
 # Written by `kvaudit up`, for its own children: the ports of its lab fleet, as long as it has one.
@@ -83,7 +83,7 @@ KVAUDIT_TLS_FOLDER = _env.folder("KVAUDIT_TLS_FOLDER")
 SEAL_PUBLIC_KEY = _env.seal_key("SEAL_PUBLIC_KEY")
 SEAL_PRIVATE_KEY = _env.seal_key("SEAL_PRIVATE_KEY")
 
-# How long somebody's word may stand in for a checklist item (kvaudit.checklists.options).
+# How long somebody's word may stand in for a checklist item (kvaudit.server.checklists.options).
 WAIVER_LONGEST_DAYS = _env.number("WAIVER_LONGEST_DAYS", 90, 1, 366)
 ATTESTATION_LONGEST_DAYS = _env.number("ATTESTATION_LONGEST_DAYS", 366, 1, 731)
 EXPIRY_WARNING_DAYS = _env.number("EXPIRY_WARNING_DAYS", 14, 1, 90)
@@ -118,30 +118,30 @@ INSTALLED_APPS = [
     "django_htmx",
     "django.forms",  # its widgets' templates, of which ours replace one
     "ninja",  # its documentation assets then come from us, not from a CDN
-    "kvaudit.accounts",
-    "kvaudit.ledger",
-    "kvaudit.fleet",
-    "kvaudit.notify",
-    "kvaudit.audits",
-    "kvaudit.inquiries",
-    "kvaudit.checklists",
-    "kvaudit.incidents",
-    "kvaudit.web",
-    "kvaudit.api",
-    "kvaudit.ops",
+    "kvaudit.server.accounts",
+    "kvaudit.server.ledger",
+    "kvaudit.server.fleet",
+    "kvaudit.server.notify",
+    "kvaudit.server.audits",
+    "kvaudit.server.inquiries",
+    "kvaudit.server.checklists",
+    "kvaudit.server.incidents",
+    "kvaudit.server.web",
+    "kvaudit.server.api",
+    "kvaudit.server.ops",
 ]
 
 MIDDLEWARE = [
-    "kvaudit.ops.probes.ProbesMiddleware",  # first: probes come by address, before host and TLS checks
+    "kvaudit.server.ops.probes.ProbesMiddleware",  # first: probes come by address, before host and TLS checks
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "kvaudit.web.uploads.LargestBody",  # before what reads bodies
+    "kvaudit.server.web.uploads.LargestBody",  # before what reads bodies
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "kvaudit.web.session_use.SessionUse",
+    "kvaudit.server.web.session_use.SessionUse",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -154,7 +154,7 @@ FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 
 TEMPLATES = [
     {
-        "BACKEND": "kvaudit.web.rendering.Templates",
+        "BACKEND": "kvaudit.server.web.rendering.Templates",
         "NAME": "django",
         "DIRS": [_pages("templates")],
         "APP_DIRS": True,
@@ -194,8 +194,8 @@ AUTH_PASSWORD_VALIDATORS = [
 _https = BASE_URL.startswith("https://")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_HTTPONLY = True
-CSRF_FAILURE_VIEW = "kvaudit.web.kept_text.csrf_failure"
-SESSION_ENGINE = "kvaudit.accounts.session_store"
+CSRF_FAILURE_VIEW = "kvaudit.server.web.kept_text.csrf_failure"
+SESSION_ENGINE = "kvaudit.server.accounts.session_store"
 SESSION_COOKIE_AGE = int(SESSION_LONGEST.total_seconds())
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SECURE_SSL_REDIRECT = _https and _trust_proxy
@@ -210,7 +210,7 @@ CONTENT_SECURITY_POLICY = {
         "default-src": [NONE],
         "script-src": [SELF],
         # plotly adds two style elements: an empty one, whose rules go in through the object model, and one
-        # of its map library. Their hashes are computed anew by tests/web/test_plotly_assets.py.
+        # of its map library. Their hashes are computed anew by tests/server/web/test_plotly_assets.py.
         "style-src": [
             SELF,
             "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='",
@@ -235,7 +235,7 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.AppDirectoriesFinder",
 ]
 _static_storage = (
-    "kvaudit.ops.static_files.CompressedStorage"
+    "kvaudit.server.ops.static_files.CompressedStorage"
     if _env.flag("STATIC_COMPRESSED", default=True)
     else "django.contrib.staticfiles.storage.ManifestStaticFilesStorage"
 )

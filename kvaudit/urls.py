@@ -1,8 +1,8 @@
-"""Every address of the product; probes are answered earlier, in `kvaudit.ops.probes`."""
+"""Every address of the product; probes are answered earlier, in `kvaudit.server.ops.probes`."""
 
 from django.urls import include, path
 
 urlpatterns = [
-    path("api/v1/", include("kvaudit.api.urls")),
-    path("", include("kvaudit.web.urls")),
+    path("api/v1/", include("kvaudit.server.api.urls")),
+    path("", include("kvaudit.server.web.urls")),
 ]

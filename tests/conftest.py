@@ -20,8 +20,8 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from kvaudit.ops import embedded
-from kvaudit.ops.process import Child
+from kvaudit.server.ops import embedded
+from kvaudit.server.ops.process import Child
 from tests.order import slowest_first
 from tests.waiting import until
 
@@ -202,7 +202,7 @@ def django_db_modify_db_settings(
 def one_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[], timedelta]:
     """The tests' database runs on this machine, so its time is ours: a test that compares moments need not
     reckon with the milliseconds of a round trip. Gives what it stands in for."""
-    from kvaudit import clock
+    from kvaudit.server import clock
 
     asks = clock.set_by_database
     monkeypatch.setattr(clock, "_anchor", None)
@@ -218,7 +218,7 @@ def machine(
     asked the database for the time; gives the skew that it found. Django's own clock is the machine's."""
     from django.utils import timezone
 
-    from kvaudit import clock
+    from kvaudit.server import clock
 
     monkeypatch.setattr(clock, "set_by_database", one_clock)
 

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 import orjson
 
-from kvaudit.advisories.versions import in_range, parse_build
-from kvaudit.engines import _prometheus
-from kvaudit.engines.completion import Dialect
-from kvaudit.engines.contract import Answer
-from kvaudit.engines.routers import gateway_workers
-from kvaudit.engines.sglang import SGLang
-from kvaudit.fleetfile import from_csv, from_yaml
-from kvaudit.inquiries import request_log
-from kvaudit.text.markers import draw_marker, seeded
-from kvaudit.text.matcher import Matcher, frame_numbers
-from kvaudit.text.prompts import draw_nonce
-from kvaudit.transport import EventParser, Redactor, TransportError
-from kvaudit.transport.body import Decoder
+from kvaudit.auditor.advisories.versions import in_range, parse_build
+from kvaudit.auditor.engines import _prometheus
+from kvaudit.auditor.engines.completion import Dialect
+from kvaudit.auditor.engines.contract import Answer
+from kvaudit.auditor.engines.routers import gateway_workers
+from kvaudit.auditor.engines.sglang import SGLang
+from kvaudit.auditor.fleetfile import from_csv, from_yaml
+from kvaudit.auditor.text.markers import draw_marker, seeded
+from kvaudit.auditor.text.matcher import Matcher, frame_numbers
+from kvaudit.auditor.text.prompts import draw_nonce
+from kvaudit.auditor.transport import EventParser, Redactor, TransportError
+from kvaudit.auditor.transport.body import Decoder
+from kvaudit.server.inquiries import request_log
 
 Parse = Callable[[bytes], object]
 

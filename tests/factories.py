@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from kvaudit.accounts import services as accounts
-from kvaudit.accounts.models import Team, User
-from kvaudit.accounts.roles import Role
-from kvaudit.fleet.models import Deployment, Node
+from kvaudit.server.accounts import services as accounts
+from kvaudit.server.accounts.models import Team, User
+from kvaudit.server.accounts.roles import Role
+from kvaudit.server.fleet.models import Deployment, Node
 
 _numbers = itertools.count(1)
 

@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 SLOWEST_FIRST = (
     "flows/test_fleet.py",
     "flows/test_recovery.py",
-    "ops/test_up.py",
+    "server/ops/test_up.py",
     "flows/test_active.py",
     "browser/test_story.py",
     "browser/test_every_address.py",
@@ -23,12 +23,12 @@ SLOWEST_FIRST = (
     "browser/test_history.py",
     "browser/test_settings_acts.py",
     "browser/test_questions.py",
-    "incidents/test_on_the_lab.py",
-    "prober/test_probe_set.py",
+    "server/incidents/test_on_the_lab.py",
+    "auditor/prober/test_probe_set.py",
     "lab/test_matrix.py",
     "lab/test_interleavings.py",
     "lab/test_serve.py",
-    "audits/test_claiming.py",
+    "server/audits/test_claiming.py",
 )
 """By the time that each takes on two quiet cores; what is not named follows in random order."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kvaudit.accounts.actors import Actor
-from kvaudit.audits import outcome, proving
-from kvaudit.audits.models import Run
-from kvaudit.ledger.models import Entry
-from kvaudit.ledger.services import record
+from kvaudit.server.accounts.actors import Actor
+from kvaudit.server.audits import outcome, proving
+from kvaudit.server.audits.models import Run
+from kvaudit.server.ledger.models import Entry
+from kvaudit.server.ledger.services import record
 
 
 def recorded(run: Run, actor: Actor = "system:worker") -> Entry:

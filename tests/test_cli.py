@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from kvaudit import cli
-from kvaudit.report import failure
+from kvaudit.auditor.report import failure
 from tests.waiting import PATIENCE
 
 
@@ -84,10 +84,10 @@ def test_a_failure_is_said_as_the_report_module_says_it(capsys: pytest.CaptureFi
 
 
 BROKEN = {
-    "the command itself": ("kvaudit.commands.gate", "gate"),
+    "the command itself": ("kvaudit.auditor.commands.gate", "gate"),
     "what it stands on": ("httpcore", "gate"),
-    "what redacts a defect": ("kvaudit.transport", "probe"),
-    "what builds a report": ("kvaudit.report", "gate"),
+    "what redacts a defect": ("kvaudit.auditor.transport", "probe"),
+    "what builds a report": ("kvaudit.auditor.report", "gate"),
 }
 
 
@@ -111,7 +111,7 @@ def test_a_defect_is_3_even_where_its_text_cannot_be_redacted(
         raise ValueError("sk-secret")
 
     monkeypatch.setattr(cli, "_find", lambda name: command)
-    monkeypatch.setitem(sys.modules, "kvaudit.transport", None)
+    monkeypatch.setitem(sys.modules, "kvaudit.auditor.transport", None)
     assert cli.main(["anything", "--json"]) == 3
     out, err = capsys.readouterr()
     assert "ValueError" in json.loads(out)["error"]

@@ -16,7 +16,7 @@ import jsonschema
 import pytest
 import yaml
 
-from kvaudit.ops.environment import Environment
+from kvaudit.server.ops.environment import Environment
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docker-compose.yml").read_text()
@@ -126,7 +126,7 @@ def known_variables() -> set[str]:
     files = [
         ROOT / "kvaudit" / "settings.py",
         ROOT / "kvaudit" / "celery.py",
-        *(ROOT / "kvaudit" / "ops").rglob("*.py"),
+        *(ROOT / "kvaudit" / "server" / "ops").rglob("*.py"),
     ]
     return {name for path in files for name in re.findall(r'"([A-Z][A-Z_]{3,})"', path.read_text())}
 
@@ -218,8 +218,8 @@ def check_command(command: list[str]) -> None:
         if rest[1] == "django":
             check_management_command(rest[2], rest[3:])
     elif program == "gunicorn":
-        assert rest == ["-c", "python:kvaudit.ops.gunicorn_conf"]
-        from kvaudit.ops import gunicorn_conf
+        assert rest == ["-c", "python:kvaudit.server.ops.gunicorn_conf"]
+        from kvaudit.server.ops import gunicorn_conf
 
         module, _, attribute = gunicorn_conf.wsgi_app.partition(":")
         found = find_spec(module)  # not imported: the application would look for its static files
@@ -260,7 +260,7 @@ def check_celery(arguments: list[str]) -> None:
 
 
 def test_queues_are_those_that_runs_are_sent_to() -> None:
-    from kvaudit.audits.models import Kind
+    from kvaudit.server.audits.models import Kind
 
     asked = {SERVICES[name]["command"][5] for name in OURS if name.startswith("worker")}
     assert asked == {f"{kind.value},desk" for kind in Kind}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kvaudit import checks, cli
+from kvaudit import cli
+from kvaudit.auditor import checks
 from kvaudit.lab.expectations import ROWS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,7 +46,7 @@ def test_every_check_has_its_page_its_tests_and_a_fault_that_it_catches(check: s
         assert f"## `{check}`" in passive
     else:
         assert len((ROOT / "docs" / "active" / f"{check}.md").read_text("utf-8")) > 400
-    assert (ROOT / "tests" / "checks" / f"test_{check}.py").exists()
+    assert (ROOT / "tests" / "auditor" / "checks" / f"test_{check}.py").exists()
     # the lab's engines have no session API: that check catches the faults of a service of its own
     caught = check == "session" or any("fail" in row.expects(check).split("|") for row in ROWS)
     assert caught

@@ -11,12 +11,12 @@ from django.apps import apps
 from django.conf import settings
 from django.db import connection
 
-from kvaudit.accounts import throttle
-from kvaudit.advisories import command as advisories_command
+from kvaudit.auditor.advisories import command as advisories_command
+from kvaudit.auditor.fleetfile import schema
+from kvaudit.auditor.verdict import REPORT_SCHEMA
 from kvaudit.celery import app
-from kvaudit.fleetfile import schema
-from kvaudit.inquiries.importing import keyed
-from kvaudit.verdict import REPORT_SCHEMA
+from kvaudit.server.accounts import throttle
+from kvaudit.server.inquiries.importing import keyed
 from tests.factories import a_deployment
 
 TASKS = {

@@ -23,16 +23,16 @@ ALLOWED = {
     "waiting.py": "the place where it is done",
     "servers.py": SERVER,
     "session_server.py": SERVER,
-    "checks/test_session.py": SERVER,
-    "transport/test_client.py": SERVER,
+    "auditor/checks/test_session.py": SERVER,
+    "auditor/transport/test_client.py": SERVER,
     "lab/interleavings.py": VIRTUAL,
     "lab/test_clock.py": VIRTUAL,
     "lab/test_faults_transfer.py": VIRTUAL,
     "lab/test_router.py": VIRTUAL,
-    "prober/test_health.py": VIRTUAL,
-    "notify/test_delivery.py": "the moment of a signature",
-    "notify/test_signing.py": "the moment of a signature",
-    "transport/test_redaction.py": "time that grows with the length is the subject; the bound is far above it",
+    "auditor/prober/test_health.py": VIRTUAL,
+    "server/notify/test_delivery.py": "the moment of a signature",
+    "server/notify/test_signing.py": "the moment of a signature",
+    "auditor/transport/test_redaction.py": "time that grows with the length is the subject; the bound is far above it",
 }
 """File -> why it may."""
 

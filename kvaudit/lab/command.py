@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from kvaudit.commands import arguments as flags
+from kvaudit.auditor.commands import arguments as flags
 
 BANNER = "kvaudit lab: a test target, not a serving engine. Loopback only; keys are fake."
 

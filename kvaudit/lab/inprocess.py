@@ -20,10 +20,10 @@ from typing import Any
 import httpcore
 from starlette.types import ASGIApp, Message
 
+from kvaudit.auditor.transport import Client, Limits
+from kvaudit.auditor.transport.client import in_memory
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import Deployment
-from kvaudit.transport import Client, Limits
-from kvaudit.transport.client import in_memory
 
 _LIMITS = Limits()
 FIRST_PORT = 59_001
@@ -53,13 +53,13 @@ class InProcess:
     def client(
         self, url: str, *, allow: Collection[tuple[str, str]], key: str = "", limits: Limits = _LIMITS
     ) -> Client:
-        """The auditor's client for ``url`` with a tenant's or node's ``key``; a `kvaudit.prober.Wire`."""
+        """The auditor's client for ``url`` with a tenant's or node's ``key``; a `kvaudit.auditor.prober.Wire`."""
         headers: Iterable[tuple[str, str]] = [("Authorization", f"Bearer {key}")] if key else []
         return _LabClient(url, allow=allow, headers=headers, limits=limits, memory=self.pool())
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """Within the block every `kvaudit.transport.Client` reaches this lab and nothing else: the whole
+        """Within the block every `kvaudit.auditor.transport.Client` reaches this lab and nothing else: the whole
         auditor, runner included, works in memory."""
         token = in_memory.set(lambda base: self.pool())
         try:

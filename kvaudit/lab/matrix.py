@@ -13,20 +13,20 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kvaudit import checks as registry
-from kvaudit import runner
-from kvaudit.checks.contract import History, NodeSeen, Rules
+from kvaudit.auditor import checks as registry
+from kvaudit.auditor import runner
+from kvaudit.auditor.checks.contract import History, NodeSeen, Rules
+from kvaudit.auditor.readings import fingerprint
+from kvaudit.auditor.targets import Credentials, Node, Target, Tenant
+from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import with_options
 from kvaudit.lab.expectations import CHECKS, NOT_APPLICABLE, ROWS, Row
 from kvaudit.lab.inprocess import InProcess, in_process
-from kvaudit.readings import fingerprint
-from kvaudit.targets import Credentials, Node, Target, Tenant
-from kvaudit.verdict import Result, Verdict
 
 if TYPE_CHECKING:
-    from kvaudit.prober import Permission
+    from kvaudit.auditor.prober import Permission
 
 NODE_KEY = "sk-lab-node"
 SECONDS = 7_200.0
@@ -128,7 +128,7 @@ async def _history(lab: InProcess, target: Target, row: Row) -> History:
 
 
 def _permission() -> Permission:
-    from kvaudit.prober import Permission
+    from kvaudit.auditor.prober import Permission
 
     return Permission(consent=True, seed=1)
 

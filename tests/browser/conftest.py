@@ -16,7 +16,7 @@ from tests.waiting import PATIENCE
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, SetCookieParam
 
-    from kvaudit.accounts.models import User
+    from kvaudit.server.accounts.models import User
 
 CHROMIUM = os.environ.get("KVAUDIT_CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = (

@@ -6,17 +6,17 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from kvaudit.fleet.models import NodeSnapshot
-from kvaudit.fleet.services import set_pin
-from kvaudit.ledger import tasks, verifying
-from kvaudit.ledger.models import Verification
-from kvaudit.ledger.services import Act, record_all
-from kvaudit.notify.channels import create_channel
-from kvaudit.notify.models import Channel, OutboxMessage
-from kvaudit.notify.services import send_test
+from kvaudit.server.fleet.models import NodeSnapshot
+from kvaudit.server.fleet.services import set_pin
+from kvaudit.server.ledger import tasks, verifying
+from kvaudit.server.ledger.models import Verification
+from kvaudit.server.ledger.services import Act, record_all
+from kvaudit.server.notify.channels import create_channel
+from kvaudit.server.notify.models import Channel, OutboxMessage
+from kvaudit.server.notify.services import send_test
 from tests.browser.test_pages import EVIL
 from tests.factories import a_node, a_team
-from tests.web import scene
+from tests.server.web import scene
 
 HOOK = "https://hooks.example.org/services/secret-path"
 

@@ -10,14 +10,14 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from kvaudit.audits.models import CheckState, Overdue, StateChange
-from kvaudit.checklists.models import DailyCount, OwnItem, Waiver
-from kvaudit.fleet.models import Deployment
+from kvaudit.server.audits.models import CheckState, Overdue, StateChange
+from kvaudit.server.checklists.models import DailyCount, OwnItem, Waiver
+from kvaudit.server.fleet.models import Deployment
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
-from tests.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.factories import a_team, a_user
-from tests.web import scene
+from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
+from tests.server.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,12 +10,12 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from kvaudit.checklists.models import DailyCount
+from kvaudit.server.checklists.models import DailyCount
 from tests.browser.test_figures import drawn
 from tests.factories import a_deployment, a_node, a_team
-from tests.inquiries.test_importing import brought
-from tests.inquiries.test_production import ODD
-from tests.web.figures import history
+from tests.server.inquiries.test_importing import brought
+from tests.server.inquiries.test_production import ODD
+from tests.server.web.figures import history
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from kvaudit.audits.models import Run
+from kvaudit.server.audits.models import Run
 from tests.browser.looks import axe
 from tests.factories import a_team
+from tests.server.web import scene
+from tests.server.web.figures import history, measured
 from tests.waiting import until
-from tests.web import scene
-from tests.web.figures import history, measured
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,14 +11,14 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from kvaudit.audits.models import CheckState, Result
-from kvaudit.fleet.models import Tenant
-from kvaudit.inquiries import tasks
-from kvaudit.inquiries.models import LogImport
+from kvaudit.server.audits.models import CheckState, Result
+from kvaudit.server.fleet.models import Tenant
+from kvaudit.server.inquiries import tasks
+from kvaudit.server.inquiries.models import LogImport
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team
-from tests.web import scene
+from tests.server.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -11,13 +11,13 @@ from django.test import override_settings
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from kvaudit.audits.models import Evidence, Run
-from kvaudit.fleet import session_plans
-from kvaudit.fleetfile import parse_fleet
+from kvaudit.auditor.fleetfile import parse_fleet
+from kvaudit.server.audits.models import Evidence, Run
+from kvaudit.server.fleet import session_plans
 from tests.browser.looks import axe, faults
 from tests.factories import a_team
+from tests.server.web import scene
 from tests.session_server import FLEET_FILE
-from tests.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -188,7 +188,7 @@ def test_a_broken_page_looks_like_ours(visit, addresses, monkeypatch):
         raise RuntimeError("a detail nobody should see")
 
     visitor = visit()
-    monkeypatch.setattr("kvaudit.web.tables.fleet.all_rows", broken)
+    monkeypatch.setattr("kvaudit.server.web.tables.fleet.all_rows", broken)
     with override_settings(DEBUG=False):
         page = visitor.go("/")
     expect(page.get_by_role("heading", name="This page broke")).to_be_visible()

@@ -13,13 +13,13 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import Locator, Page, expect
 
-from kvaudit.audits.models import Overdue
-from kvaudit.fleet.models import Deployment
+from kvaudit.server.audits.models import Overdue
+from kvaudit.server.fleet.models import Deployment
 from tests.browser.conftest import PASSWORD
-from tests.checklists.claims import a_waiver
 from tests.factories import a_team
-from tests.incidents.stage import an_incident
-from tests.web import scene
+from tests.server.checklists.claims import a_waiver
+from tests.server.incidents.stage import an_incident
+from tests.server.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

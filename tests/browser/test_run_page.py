@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from kvaudit.audits.models import Evidence, Run, RunEvidence
+from kvaudit.server.audits.models import Evidence, Run, RunEvidence
 from tests.browser.looks import WIDTHS, faults
 from tests.factories import a_team
-from tests.web import scene
-from tests.web.figures.measured import REJECTION, canary
+from tests.server.web import scene
+from tests.server.web.figures.measured import REJECTION, canary
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

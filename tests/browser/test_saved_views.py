@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from kvaudit.accounts.models import User
-from kvaudit.inquiries.models import SavedView
-from kvaudit.inquiries.views_kept import save_view
+from kvaudit.server.accounts.models import User
+from kvaudit.server.inquiries.models import SavedView
+from kvaudit.server.inquiries.views_kept import save_view
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team, a_user
-from tests.web import scene
+from tests.server.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -10,17 +10,17 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import expect
 
-from kvaudit.accounts.models import ApiToken, Team, User
-from kvaudit.accounts.roles import Role
-from kvaudit.accounts.services import grant_role
-from kvaudit.accounts.tokens import create_token
-from kvaudit.fleet.models import Tenant
-from kvaudit.fleet.services import set_tenant_key
+from kvaudit.server.accounts.models import ApiToken, Team, User
+from kvaudit.server.accounts.roles import Role
+from kvaudit.server.accounts.services import grant_role
+from kvaudit.server.accounts.tokens import create_token
+from kvaudit.server.fleet.models import Tenant
+from kvaudit.server.fleet.services import set_tenant_key
 from tests.browser.looks import axe, faults
 from tests.browser.settings_rows import channel_pages, ledger_pages, pin_pages
 from tests.browser.test_pages import EVIL
 from tests.factories import a_deployment, a_team, a_user
-from tests.web import scene
+from tests.server.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

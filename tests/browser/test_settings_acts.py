@@ -11,13 +11,13 @@ from django.core import mail
 from django.db import connection
 from playwright.sync_api import expect
 
-from kvaudit.ledger import tasks as ledger_tasks
-from kvaudit.ledger.models import Verification
-from kvaudit.notify.delivery import deliver_due
-from kvaudit.notify.models import Channel
+from kvaudit.server.ledger import tasks as ledger_tasks
+from kvaudit.server.ledger.models import Verification
+from kvaudit.server.notify.delivery import deliver_due
+from kvaudit.server.notify.models import Channel
 from tests.browser.looks import axe
 from tests.factories import a_team
-from tests.web import scene
+from tests.server.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state
+from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state
 from tests.waiting import PATIENCE, until
 
 PASSWORD = "only-for-this-story-4711"

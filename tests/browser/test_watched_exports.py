@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.looks import axe
 from tests.factories import a_team
-from tests.web import scene
+from tests.server.web import scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

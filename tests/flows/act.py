@@ -22,10 +22,10 @@ def main(what, *rest):
 
 
 def import_(path):
-    from kvaudit.accounts.models import Team
-    from kvaudit.audits.defaults import add_file_plans
-    from kvaudit.fleet.importing import import_fleet
-    from kvaudit.notify.channels import create_channel
+    from kvaudit.server.accounts.models import Team
+    from kvaudit.server.audits.defaults import add_file_plans
+    from kvaudit.server.fleet.importing import import_fleet
+    from kvaudit.server.notify.channels import create_channel
 
     outcome = import_fleet(Path(path).read_text(), "yaml", ACTOR, False, environment=os.environ)
     assert outcome.done, outcome.problems
@@ -42,16 +42,16 @@ def import_(path):
 
 
 def audit(slug, checks):
-    from kvaudit.audits.services import audit_now
-    from kvaudit.fleet.models import Deployment
+    from kvaudit.server.audits.services import audit_now
+    from kvaudit.server.fleet.models import Deployment
 
     run = audit_now(deployment=Deployment.objects.get(slug=slug), actor=ACTOR, checks=checks.split(","))
     print(run.pk)
 
 
 def pause(slug):
-    from kvaudit.fleet.models import Deployment
-    from kvaudit.fleet.services import pause_probes
+    from kvaudit.server.fleet.models import Deployment
+    from kvaudit.server.fleet.services import pause_probes
 
     pause_probes(deployment=Deployment.objects.get(slug=slug), actor=ACTOR)
 
@@ -59,8 +59,8 @@ def pause(slug):
 def pages(*runs):
     from django.test import Client
 
-    from kvaudit.accounts.models import User
-    from kvaudit.audits.models import Run, RunEvidence
+    from kvaudit.server.accounts.models import User
+    from kvaudit.server.audits.models import Run, RunEvidence
 
     client = Client(SERVER_NAME="127.0.0.1")
     client.force_login(User.objects.get(username="admin"))

@@ -16,9 +16,9 @@ def main(wanted):
     import django
 
     django.setup()
-    from kvaudit.accounts.models import Team
-    from kvaudit.audits.services import PlanSpec, audit_now, create_plan
-    from kvaudit.fleet.models import Deployment, Node
+    from kvaudit.server.accounts.models import Team
+    from kvaudit.server.audits.services import PlanSpec, audit_now, create_plan
+    from kvaudit.server.fleet.models import Deployment, Node
 
     team = Team.objects.get_or_create(slug="flows", defaults={"name": "flows"})[0]
     made = {}

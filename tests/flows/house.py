@@ -21,8 +21,8 @@ from urllib.parse import urlsplit
 import psycopg
 import redis
 
-from kvaudit.ops import embedded
-from kvaudit.ops.process import Child, spawn
+from kvaudit.server.ops import embedded
+from kvaudit.server.ops.process import Child, spawn
 from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ QUICK = {
 
 
 class House:
-    """Start with `open`, end with `close`. ``audit`` overrides numbers of `kvaudit.audits.options`."""
+    """Start with `open`, end with `close`. ``audit`` overrides numbers of `kvaudit.server.audits.options`."""
 
     def __init__(self, *, beat_seconds: float = 0.5, concurrency: int = 2, **audit: float) -> None:
         self.state = Path(tempfile.mkdtemp(prefix="kvaudit-flow-"))
@@ -235,7 +235,7 @@ class House:
         return done.stdout
 
     def _celery(self, name: str, command: list[str], more: Mapping[str, str] | None = None) -> None:
-        """Ready when it touches its sign of life (`kvaudit.ops.alive`)."""
+        """Ready when it touches its sign of life (`kvaudit.server.ops.alive`)."""
         alive = self.state / f"{name}.alive"
         alive.unlink(missing_ok=True)
         env = {**self.env, "KVAUDIT_ALIVE_FILE": str(alive), **(more or {})}

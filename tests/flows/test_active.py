@@ -21,7 +21,7 @@ from nacl.encoding import URLSafeBase64Encoder
 from nacl.public import PrivateKey, SealedBox
 
 from kvaudit.lab.fleet import ENVIRONMENT
-from kvaudit.ops import embedded
+from kvaudit.server.ops import embedded
 from tests.flows.house import ROOT, House
 from tests.waiting import PATIENCE
 

@@ -71,8 +71,8 @@ def test_a_beat_two_hours_off_rings_all_the_same(house, offset):
 
 AUDIT = """
 import django; django.setup()
-from kvaudit.audits.services import audit_now
-from kvaudit.fleet.models import Deployment
+from kvaudit.server.audits.services import audit_now
+from kvaudit.server.fleet.models import Deployment
 audit_now(deployment=Deployment.objects.get(slug="in-turn"), actor="system:flows", checks=["pool"])
 """
 

@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 import orjson
 
+from kvaudit.auditor.transport import Limits
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.inprocess import InProcess, in_process
 from kvaudit.lab.model import KVSequence
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Request
-from kvaudit.transport import Limits
 
 T = TypeVar("T")
 A, B = 0, 1

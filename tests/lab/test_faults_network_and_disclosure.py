@@ -7,9 +7,9 @@ import asyncio
 import orjson
 import pytest
 
+from kvaudit.auditor.transport import BodyTooLarge, Redirected, TransportError
+from kvaudit.auditor.transport.errors import DeadlineExceeded
 from kvaudit.lab.config import LabConfig
-from kvaudit.transport import BodyTooLarge, Redirected, TransportError
-from kvaudit.transport.errors import DeadlineExceeded
 from tests.lab.asking import A, with_lab
 
 POOL_FIELDS = ("max_total_num_tokens", "token_capacity", "max_req_input_len")

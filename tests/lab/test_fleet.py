@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
+from kvaudit.auditor.targets import parse_fleet
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.fleet import DEMOS, ENVIRONMENT, fleet_file
-from kvaudit.targets import parse_fleet
 from tests.lab.asking import with_lab
 
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from kvaudit import checks
+from kvaudit.auditor import checks
+from kvaudit.auditor.verdict import Verdict
 from kvaudit.lab import expectations, matrix
 from kvaudit.lab.expectations import CHECKS, ROWS, Row
 from kvaudit.lab.faults import known
-from kvaudit.verdict import Verdict
 
 
 def test_every_fault_has_a_row_and_every_check_a_column():

@@ -15,8 +15,8 @@ from pathlib import Path
 import orjson
 import pytest
 
+from kvaudit.auditor.transport import Client, Limits
 from kvaudit.lab.serve import listen
-from kvaudit.transport import Client, Limits
 from tests.lab.asking import AMBER, WALNUT, frames
 from tests.waiting import PATIENCE
 

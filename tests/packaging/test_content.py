@@ -33,11 +33,11 @@ def test_there_is_something_of_each_kind(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         held = set(archive.namelist())
     for name in (
-        "kvaudit/text/words.txt",
-        "kvaudit/advisories/advisories.json",
+        "kvaudit/auditor/text/words.txt",
+        "kvaudit/auditor/advisories/advisories.json",
         "kvaudit/_templates/base.html",
         "kvaudit/_static/plotly/plotly-basic.min.js",
-        "kvaudit/audits/migrations/0001_initial.py",
+        "kvaudit/server/audits/migrations/0001_initial.py",
     ):
         assert name in held
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.ops.running import READY, free_port, status_of, until
 from tests.packaging.wheel import Installed
+from tests.server.ops.running import READY, free_port, status_of, until
 
 Installer = Callable[..., Installed]
 
@@ -148,7 +148,7 @@ def test_gate_and_probe_against_a_leaking_lab(installed: Installer) -> None:
 
 @drill
 def test_probe_of_a_healthy_lab_with_and_without_statistics(installed: Installer) -> None:
-    from kvaudit.checks import MODULES, OPT_IN
+    from kvaudit.auditor.checks import MODULES, OPT_IN
 
     asked = [each for each in MODULES if each not in OPT_IN and each != "drift"]
     with a_lab(installed(*LAB), "--fault", "healthy") as lab:

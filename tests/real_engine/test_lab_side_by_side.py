@@ -13,7 +13,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from kvaudit.transport import Client, Limits, TransportError
+from kvaudit.auditor.transport import Client, Limits, TransportError
 from tests.lab.asking import with_lab
 from tests.lab.test_http_vllm import CONFIG, POSTS, shape
 

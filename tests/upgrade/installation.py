@@ -11,8 +11,8 @@ from typing import Any
 
 import psycopg
 
-from kvaudit.ops import embedded
-from kvaudit.ops.process import Child
+from kvaudit.server.ops import embedded
+from kvaudit.server.ops.process import Child
 
 DATA = Path(__file__).with_name("data")
 DUMP = DATA / "kvaudit-6d7b74b.dump"

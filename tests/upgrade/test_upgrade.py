@@ -24,8 +24,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from kvaudit.ops import embedded
-from tests.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state, until
+from kvaudit.server.ops import embedded
+from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state, until
 from tests.upgrade import installation
 
 pytestmark = pytest.mark.drill
@@ -42,7 +42,7 @@ Rows = dict[str, int]
 
 
 def public_half(state: Path) -> str:
-    from kvaudit.ops.up import _public_half
+    from kvaudit.server.ops.up import _public_half
 
     return _public_half(state / "secrets" / "seal_private_key")
 

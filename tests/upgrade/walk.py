@@ -122,8 +122,8 @@ def sealed(client: Any) -> list[int]:
     """Opens the newest sealed texts with a reason; statuses: 409 where the page says why it stays closed."""
     from django.urls import reverse
 
-    from kvaudit.audits.models import RunEvidence
-    from kvaudit.audits.sealed_text import KIND
+    from kvaudit.server.audits.models import RunEvidence
+    from kvaudit.server.audits.sealed_text import KIND
 
     found = []
     for use in RunEvidence.objects.filter(kind=KIND).order_by("-run_id")[:5]:
@@ -135,8 +135,8 @@ def sealed(client: Any) -> list[int]:
 
 def credentials() -> dict[str, Any]:
     """How many deployments' keys open, and what is said of those that do not."""
-    from kvaudit.fleet.loading import load_targets
-    from kvaudit.fleet.models import Deployment
+    from kvaudit.server.fleet.loading import load_targets
+    from kvaudit.server.fleet.models import Deployment
 
     targets, broken = load_targets(Deployment.objects.all())
     opened = [tenant for target in targets.values() for tenant in target.tenants]
@@ -146,8 +146,8 @@ def credentials() -> dict[str, Any]:
 
 def token() -> str:
     """A new token that may read."""
-    from kvaudit.accounts.models import TokenScope, User
-    from kvaudit.accounts.tokens import create_token
+    from kvaudit.server.accounts.models import TokenScope, User
+    from kvaudit.server.accounts.tokens import create_token
     from tests.upgrade.installation import ADMIN
 
     owner = User.objects.get(username=ADMIN)

@@ -1,0 +1,330 @@
+"""How completions are asked for and read: the OpenAI shapes that engines share, with their differences.
+
+A `Dialect` is pure: it builds request bodies out of prompts that are already encoded, and reads
+payloads (a whole answer, or one frame of a stream) into what they said. An adapter that has one names
+it ``dialect``; engines differ by overriding a method (kvaudit.auditor.engines.sglang).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from kvaudit.auditor.engines import _prometheus
+from kvaudit.auditor.engines.contract import Answer
+from kvaudit.auditor.readings import EngineFacts, whole_number
+from kvaudit.auditor.text.spelling import Prompt
+
+
+class Mode(StrEnum):
+    """A way to send a prompt, most exact first. The prober takes the first that the target answers."""
+
+    COMPLETION_IDS = "completions with token ids"
+    GENERATE_IDS = "generate with token ids"
+    COMPLETION_TEXT = "completions with text"
+    CHAT_TEXT = "chat with text"
+
+    @property
+    def takes_ids(self) -> bool:
+        return self in (Mode.COMPLETION_IDS, Mode.GENERATE_IDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an answer should be like."""
+
+    model: str
+    max_tokens: int
+    temperature: float = 0.0
+    salt: str | None = None
+    stream: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request: an allow-listed path and its body."""
+
+    path: str
+    body: bytes
+
+
+@dataclass(slots=True)  # not frozen: one is made per frame, and freezing costs half of that
+class Said:
+    """What one payload said. ``cumulative`` text replaces what earlier frames said. ``code`` is the
+    status that an error inside a 200 names, None where it names none."""
+
+    text: str = ""
+    cumulative: bool = False
+    finish: str = ""
+    error: str = ""
+    code: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    model: str = ""
+    build: str = ""
+
+
+_NAMES_LENGTH = re.compile(
+    r"context length|exceeds? the maximum allowed length|longer than the|input length|prompt length|too long|"
+    r"exceed_context_size|context size|max_num_tokens|max_seq_len|must have less than \d+ tokens|"
+    r"upper bound for \d+ input tokens",
+    re.IGNORECASE,
+)
+# A 400 about the wanted output says nothing about the prompt: the trial is void (checks.md 3).
+_NAMES_OUTPUT = re.compile(
+    r"max_(?:completion_|new_)?tokens'? (?:is too large|must)|requested token count exceeds|"
+    r"output tokens and your prompt",
+    re.IGNORECASE,
+)
+# vLLM 0.32 at exactly max_model_len: the engine, not the caller, arrived at zero output tokens.
+_NO_ROOM = re.compile(
+    r"max_tokens`? (?:\(-\d+\) )?must be (?:at least 1, got (?:0|-\d+)|greater than 0)", re.IGNORECASE
+)
+LONGEST_ERROR = 4_000
+"""Characters of an error message that are searched for its meaning."""
+
+_LIMITS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"maximum context length (?:is|of) (\d+)",
+        r"maximum allowed length \((\d+) tokens\)",
+        r"model's context length \((\d+) tokens\)",
+        r"max_seq_len \((\d+)\)",
+        r"max_num_tokens \((\d+)\)",
+        r"maximum model length of (\d+)",
+        r"context size \((\d+) tokens\)",
+        r"must have less than (\d+) tokens",
+        r"model context length \((\d+)\)",
+        r"upper bound for (\d+) input tokens",
+    )
+)
+
+
+class Dialect:
+    """The OpenAI completions and chat shapes, as vLLM and most gateways speak them."""
+
+    modes: tuple[Mode, ...] = (Mode.COMPLETION_IDS, Mode.COMPLETION_TEXT, Mode.CHAT_TEXT)
+    completions = "/v1/completions"
+    chat = "/v1/chat/completions"
+    tokenizer = "/tokenize"
+    health = "/health"
+    salt_field = "cache_salt"
+    salted_modes: tuple[Mode, ...] = (Mode.COMPLETION_IDS, Mode.COMPLETION_TEXT, Mode.CHAT_TEXT)
+    metrics = "/metrics"
+    counters: Mapping[str, tuple[str, ...]] = {
+        "served_tokens": ("vllm:prompt_tokens_total", "vllm:generation_tokens_total"),
+        "cached_tokens": ("vllm:prefix_cache_hits_total",),
+        "pool_used": ("vllm:kv_cache_usage_perc",),
+        "running": ("vllm:num_requests_running",),
+        "waiting": ("vllm:num_requests_waiting",),
+    }
+    """Our name -> metrics of one node that add up to it. ``pool_used`` is a share or tokens: it is only
+    compared with itself."""
+    shares: Mapping[str, str] = {"pool_share": "vllm:kv_cache_usage_perc"}
+    """Our name -> a gauge between 0 and 1; of several series (ranks) the largest counts."""
+
+    def call(self, mode: Mode, prompt: Prompt, wish: Wish) -> Call:
+        """The request for this prompt; ValueError when the mode cannot carry it."""
+        fields: dict[str, Any] = {
+            "model": wish.model,
+            "max_tokens": wish.max_tokens,
+            "temperature": wish.temperature,
+        }
+        if wish.stream:
+            fields |= {"stream": True, "stream_options": {"include_usage": True}}
+        if wish.salt is not None:
+            if mode not in self.salted_modes:
+                raise ValueError(f"{mode.value} cannot carry a cache salt")
+            fields[self.salt_field] = wish.salt
+        if mode is Mode.CHAT_TEXT:
+            fields["messages"] = [{"role": "user", "content": _text(prompt)}]
+            return Call(self.chat, orjson.dumps(fields))
+        if mode is Mode.COMPLETION_TEXT:
+            return Call(self.completions, orjson.dumps(fields | {"prompt": _text(prompt)}))
+        return Call(self.completions, _with_ids(fields, b"prompt", prompt))
+
+    def said(self, payload: Any) -> Said:
+        """What a whole answer or one stream frame says. Never raises on arbitrary JSON."""
+        if not isinstance(payload, dict):
+            return Said(error="the answer is no JSON object")
+        choices = payload.get("choices")
+        text, finish = _choices(choices)
+        said = Said(text, False, finish)
+        if (
+            "error" in payload
+            or (choices is None and "choices" not in payload)
+            or payload.get("object") == "error"
+            or payload.get("type") == "error"
+        ):
+            said.error, said.code = error_in(payload)
+        said.model = _string(payload.get("model"))
+        said.build = _string(payload.get("system_fingerprint"))
+        usage = payload.get("usage")
+        if isinstance(usage, dict):
+            said.prompt_tokens = _count(usage.get("prompt_tokens"))
+            said.completion_tokens = _count(usage.get("completion_tokens"))
+            details = usage.get("prompt_tokens_details")
+            if isinstance(details, dict):
+                said.cached_tokens = _count(details.get("cached_tokens"))
+        return said
+
+    def word(self, payload: Any, model: str, build: str) -> str | None:
+        """The text of a frame that says nothing but its next text, of this model and build, as nearly all
+        do; None for any other, which `said` reads whole."""
+        if payload.__class__ is not dict or payload.get("model") != model or payload.get("usage"):
+            return None
+        if (
+            "error" in payload
+            or (payload.get("system_fingerprint") or "") != build
+            or payload.get("object") == "error"
+            or payload.get("type") == "error"
+        ):
+            return None
+        choices = payload.get("choices")
+        if choices.__class__ is not list or len(choices) != 1:
+            return None
+        choice = choices[0]
+        if choice.__class__ is not dict or choice.get("finish_reason"):
+            return None
+        if "delta" in choice or "message" in choice:
+            return _choices(choices)[0]
+        return _spoken(choice)
+
+    def tokenize(self, text: str, model: str) -> Call | None:
+        """The tokenizer call, without special tokens; None where the engine has no endpoint."""
+        return Call(
+            self.tokenizer, orjson.dumps({"model": model, "prompt": text, "add_special_tokens": False})
+        )
+
+    def token_ids(self, payload: Any) -> tuple[int, ...] | None:
+        """Token ids out of the tokenizer's answer, None when it holds none."""
+        found = payload.get("tokens") if isinstance(payload, dict) else None
+        if isinstance(found, list) and found and all(type(token) is int and token >= 0 for token in found):
+            return tuple(found)
+        return None
+
+    def names_length(self, message: str, prompt_tokens: int) -> bool:
+        """Whether an error to a prompt of this length is about its length, not about the wanted
+        output. A message about prompt plus output counts where the prompt alone reaches the limit."""
+        message = message[:LONGEST_ERROR]
+        if _NO_ROOM.search(message):
+            return True
+        if _NAMES_OUTPUT.search(message):
+            limit = self.limit_named(message)
+            return limit is not None and prompt_tokens >= limit
+        return bool(_NAMES_LENGTH.search(message))
+
+    def limit_named(self, message: str) -> int | None:
+        """The limit in tokens that an error names."""
+        message = message[:LONGEST_ERROR]
+        for pattern in _LIMITS:
+            if found := pattern.search(message):
+                return int(found[1]) if len(found[1]) <= 12 else None
+        return None
+
+    def room(self, nodes: Iterable[EngineFacts], prompt_tokens: int) -> int | None:
+        """Tokens that can be generated after such a prompt; None when the limits are unknown.
+        vLLM: the context holds prompt and output, so one token is left at N - 1."""
+        contexts = [facts.context.value for facts in nodes if facts.context.value is not None]
+        return max(0, min(contexts) - prompt_tokens) if contexts else None
+
+    def read_counters(self, body: bytes) -> dict[str, float]:
+        """The counters that a metrics page shows; a name with a missing part is left out."""
+        seen = _prometheus.parse(Answer(self.metrics, 200, body))
+        found: dict[str, float] = {}
+        for name, parts in self.counters.items():
+            totals = [seen.total(part) for part in parts]
+            if all(total is not None for total in totals):
+                found[name] = sum(total for total in totals if total is not None)
+        for name, gauge in self.shares.items():
+            values = [sample.value for sample in seen.samples(gauge)]
+            known = [value for value in values if value is not None and 0 <= value <= 1]
+            if known:
+                found[name] = max(known)
+        return found
+
+
+def error_in(payload: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The error of a payload in any shape engines use: an ``error`` object, an ``error`` string,
+    a top-level ``object: "error"``, FastAPI's ``detail``; ("", None) when there is none."""
+    found = payload.get("error")
+    if isinstance(found, dict):
+        message = found.get("message")
+        return (
+            message if isinstance(message, str) and message else "an error without a message"
+        ), whole_number(found.get("code"))
+    if isinstance(found, str) and found:
+        return found, None
+    if payload.get("object") == "error" or (payload.get("type") == "error" and "message" in payload):
+        message = payload.get("message")
+        return (
+            message if isinstance(message, str) and message else "an error without a message"
+        ), whole_number(payload.get("code"))
+    if "choices" not in payload and isinstance(payload.get("detail"), str):
+        return str(payload["detail"]), None
+    return "", None
+
+
+def _choices(choices: Any) -> tuple[str, str]:
+    text, finish = "", ""
+    for choice in choices if isinstance(choices, list) else ():
+        if not isinstance(choice, dict):
+            continue
+        reason = choice.get("finish_reason")
+        if reason and isinstance(reason, str):
+            finish = reason
+        text += _spoken(choice)
+        for name in ("delta", "message"):
+            if name in choice and isinstance(choice[name], dict):
+                text += _spoken(choice[name])
+    return text, finish
+
+
+def _spoken(holder: Mapping[str, Any]) -> str:
+    """The text in one choice, delta or message, reasoning first. Spelled out: it is asked of every frame."""
+    text = ""
+    if "reasoning_content" in holder:
+        text += _string(holder["reasoning_content"])
+    if "reasoning" in holder:
+        text += _string(holder["reasoning"])
+    if "text" in holder:
+        text += _string(holder["text"])
+    if "content" in holder:
+        text += _string(holder["content"])
+    if "tool_calls" in holder:
+        text += _tool_arguments(holder["tool_calls"])
+    return text
+
+
+def _tool_arguments(calls: Any) -> str:
+    functions = (
+        [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    )
+    return "".join(_string(function.get("arguments")) for function in functions if isinstance(function, dict))
+
+
+def _with_ids(fields: Mapping[str, Any], name: bytes, prompt: Prompt) -> bytes:
+    if prompt.ids is None:
+        raise ValueError("this prompt has no token ids")
+    return b"".join((b'{"', name, b'":[', prompt.ids, b"],", orjson.dumps(fields)[1:]))
+
+
+def _text(prompt: Prompt) -> str:
+    if prompt.text is None:
+        raise ValueError("this prompt has no text")
+    return prompt.text
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _count(value: Any) -> int | None:
+    number = whole_number(value)
+    return number if number is not None and 0 <= number <= 10**12 else None

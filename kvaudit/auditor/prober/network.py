@@ -1,0 +1,443 @@
+"""`kvaudit.auditor.checks.asking.Prober` over wires."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+
+from kvaudit.auditor.checks.asking import Limits, Outcome, Reply, Stop
+from kvaudit.auditor.engines.completion import Dialect, Mode, Wish
+from kvaudit.auditor.prober import health
+from kvaudit.auditor.prober.replies import Gathered, Scribe, Seal, longest_text, outcome_of
+from kvaudit.auditor.prober.silence import Pulse, Watch, Wedge, until_stopped
+from kvaudit.auditor.prober.spending import Spent, refuse_without_consent
+from kvaudit.auditor.prober.wire import Wire
+from kvaudit.auditor.readings import EngineFacts
+from kvaudit.auditor.text.markers import Draw, Marker, draw_marker, seeded
+from kvaudit.auditor.text.prompts import Needle, draw_nonce
+from kvaudit.auditor.text.spelling import Prompt, Spelling, counted
+from kvaudit.auditor.transport import Limits as WireLimits
+from kvaudit.auditor.transport import TransportError
+
+TOKENIZER_SECONDS = 20.0
+CALIBRATION_SECONDS = 30.0
+ANSWER_SECONDS = 330.0
+"""For one answer: above the 300 s that SGLang 0.5.20's decode waits before it fails (checks.md 3)."""
+
+UNKNOWN_REPLICA = "one unknown replica behind the entry"
+ATTEMPTS = 3
+"""Of a short request or a tokenizer call that failed for a reason that may pass."""
+
+RETRY_PAUSE = 1.0
+CALIBRATION = (256, 384)
+"""Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
+
+_LATE = ("DeadlineExceeded", "SilentServer", "ConnectTimedOut")
+_MAY_HAVE_RUN = (
+    Outcome.ANSWERED,
+    Outcome.EMPTY,
+    Outcome.CUT,
+    Outcome.BROKEN,
+    Outcome.CANCELLED,
+    Outcome.STRANGER,
+)
+
+_MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)
+
+
+class CannotAsk(Exception):
+    """The target cannot be asked at all: something is missing, no way to send a prompt works, or
+    (``denied``) a key is refused."""
+
+    def __init__(self, reason: str, *, denied: bool = False) -> None:
+        super().__init__(reason)
+        self.denied = denied
+
+
+class NoTokenizer(ValueError):
+    """No tokenizer endpoint answered."""
+
+
+@dataclass(slots=True)
+class NetworkProber:
+    """Asks through ``wires`` (tenant name -> client of the entry). ``node_wires`` reach the nodes
+    themselves: for health, and for a tokenizer that a router does not offer."""
+
+    wires: Mapping[str, Wire]
+    dialect: Dialect
+    model: str
+    limits: Limits
+    nodes: Sequence[EngineFacts] = ()
+    node_wires: Sequence[Wire] = ()
+    consent: bool = False
+    draw: Draw = field(default_factory=lambda: seeded(None))
+    spent: Spent = field(default_factory=Spent)
+    seal: Seal | None = None
+    stopped: Callable[[], str] = lambda: ""  # "" while requests may be sent, else why not (a sentence)
+    salts: Mapping[str, str] = field(default_factory=dict, repr=False)  # tenant -> the salt it always sends
+    entry_sets_salts: bool = False
+    earlier: Sequence[Marker] = field(default=(), repr=False)  # markers of the last 30 days, decoys too
+    planted: Callable[[Marker], None] = lambda marker: None  # told every marker before it is sent
+    scope: str = UNKNOWN_REPLICA
+    answer_seconds: float = ANSWER_SECONDS
+    mode: Mode | None = None
+    template: dict[str, int] = field(default_factory=dict)  # tenant -> tokens that the target adds itself
+    _calibrated: bool = False
+    _last_long: int = 0  # tokens of the last prompt that was longer than a short request
+    _watch: Watch = field(init=False, repr=False)
+    _build: str = ""
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    _spellings: dict[str, Spelling] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self._watch = Watch(self, note_silence=self.spent.note_silence)
+
+    @property
+    def wedge(self) -> Wedge | None:
+        """The prompt after which nothing answered any more: nothing is sent to the target from then on."""
+        return self._watch.wedge
+
+    @property
+    def slowed(self) -> str:
+        """The sentence for a target that answered nobody for a while and then went on, "" for none."""
+        if not self._watch.slowest:
+            return ""
+        return (
+            f"For {self._watch.slowest:.0f} s after a prompt of {self._watch.slowest_tokens:,} tokens not even a short "
+            "request was answered; then the target went on: slow, not stopped."
+        )
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        return tuple(self.wires)
+
+    @property
+    def rounds_ceiling(self) -> int | None:
+        """Prompt tokens that the check which runs now, or next, may spend."""
+        return self.spent.allowed
+
+    def now(self) -> float:
+        """Seconds of the running loop's clock: real time, or the lab's virtual one."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await until_stopped(asyncio.sleep(seconds), self.stopped)
+
+    def room(self, prompt_tokens: int, wanted: int) -> int:
+        found = self.dialect.room(self.nodes, prompt_tokens)
+        return wanted if found is None else max(1, min(wanted, found))
+
+    async def counters(self) -> Mapping[str, float]:
+        """Counters of every node, as ``name/number of the node``; what a node does not show is absent."""
+        answers = await asyncio.gather(*(self._metrics(wire) for wire in self.node_wires))
+        return {
+            f"{name}/{number}": value
+            for number, body in enumerate(answers)
+            for name, value in self.dialect.read_counters(body).items()
+        }
+
+    async def _metrics(self, wire: Wire) -> bytes:
+        """A node's metrics, b"" when they do not come; a run that has to stop waits a second for them."""
+        seconds = 1.0 if self.stopped() or self.wedge else TOKENIZER_SECONDS
+        asking = wire.request("GET", self.dialect.metrics, limits=WireLimits(total=seconds))
+        try:
+            answer = await (asking if seconds <= 1.0 else until_stopped(asking, self.stopped))
+        except (TransportError, Stop):
+            return b""
+        return answer.body if answer.status == 200 else b""
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        for wire in (*self.wires.values(), *self.node_wires):
+            await wire.aclose()
+
+    # -- finding a way in ----------------------------------------------------------------------
+
+    async def calibrate(self) -> None:
+        """Find the most exact way to send prompts that every tenant may use, and what the target adds
+        to them. Raises `CannotAsk` with a sentence; sends at most two short prompts per way and tenant."""
+        problems: list[str] = []
+        for mode in self.dialect.modes:
+            self.mode = mode
+            try:
+                self.template = {tenant: await self._template(tenant) for tenant in self.tenants}
+            except ValueError as problem:
+                problems.append(f"{mode.value}: {problem}")
+                continue
+            self._calibrated = True
+            return
+        self.mode = None
+        raise CannotAsk(f"No way to send a prompt of known length works. {'; '.join(problems)}.")
+
+    async def _template(self, tenant: str) -> int:
+        """Tokens beyond our own that the target counts; ValueError when its count cannot be trusted."""
+        added = set()
+        for tokens in CALIBRATION:
+            marker = draw_marker(self.draw)
+            question = draw_nonce(self.draw, without=marker.words).question
+            self.template[tenant] = 0
+            prompt = await self.framed(marker, tokens, question, tenant=tenant)
+            for attempt in range(ATTEMPTS):
+                reply = await self.ask(tenant, prompt, max_tokens=4, stream=True, seconds=CALIBRATION_SECONDS)
+                if reply.outcome not in _MAY_PASS or attempt == ATTEMPTS - 1:
+                    break
+                await self.sleep(RETRY_PAUSE)
+            if reply.outcome is Outcome.DENIED:
+                raise CannotAsk(
+                    f"The entry refused the key of tenant {tenant} ({reply.status}): check the key.",
+                    denied=True,
+                )
+            if not reply.valid or reply.outcome is Outcome.REFUSED:
+                raise ValueError(reply.error or f"a prompt of {tokens} tokens ended as {reply.outcome.value}")
+            if reply.prompt_tokens is None:
+                raise ValueError("the target does not report how many tokens it read")
+            added.add(reply.prompt_tokens - tokens)
+        if len(added) != 1 or not 0 <= min(added) <= 200:
+            raise ValueError(f"the target counts {sorted(added)} tokens more than were sent")
+        return added.pop()
+
+    # -- prompts -------------------------------------------------------------------------------
+
+    async def framed(
+        self,
+        marker: Marker,
+        tokens: int,
+        tail: str,
+        needles: Sequence[Needle] = (),
+        *,
+        tenant: str = "",
+        lead: str = "",
+    ) -> Prompt:
+        """A prompt that the target counts as exactly ``tokens`` tokens, what it adds itself included;
+        ValueError when this target cannot be given one."""
+        tenant = tenant or self.tenants[0]
+        if self.mode is None:
+            raise ValueError("the target has not been calibrated")
+        added = self.template.get(tenant, 0)
+        try:
+            if self.mode.takes_ids:
+                prompt = await self._spelling(tenant).framed(marker, tokens - added, tail, needles, lead)
+            else:
+                prompt = await counted(
+                    marker, tokens - added, tail, needles, lambda text: self._count(tenant, text), lead
+                )
+        except NoTokenizer as problem:
+            if self._calibrated:  # it answered before
+                raise Stop(f"No prompt of exact length can be made any more: {problem}.") from None
+            raise
+        self.planted(replace(marker, tenant=marker.tenant or tenant))
+        return replace(prompt, tokens=tokens)
+
+    async def _count(self, tenant: str, text: str) -> int:
+        return len(await self._encode(tenant, text))
+
+    def _spelling(self, tenant: str) -> Spelling:
+        if tenant not in self._spellings:
+            self._spellings[tenant] = Spelling(lambda text: self._encode(tenant, text))
+        return self._spellings[tenant]
+
+    async def _encode(self, tenant: str, text: str) -> Sequence[int]:
+        call = self.dialect.tokenize(text, self.model)
+        if call is None:
+            raise ValueError("this engine has no tokenizer endpoint")
+        self._refuse_when_over()
+        last = ""
+        for attempt in range(ATTEMPTS):
+            may_pass = False
+            for wire in (self.wires[tenant], *self.node_wires):
+                try:
+                    asking = wire.request(
+                        "POST", call.path, content=call.body, limits=WireLimits(total=TOKENIZER_SECONDS)
+                    )
+                    answer = await until_stopped(asking, self.stopped)
+                except TransportError as problem:
+                    last, may_pass = str(problem), True
+                    continue
+                found = self.dialect.token_ids(_json(answer.body)) if answer.status == 200 else None
+                if found is not None:
+                    return found
+                last = f"the tokenizer endpoint answered {answer.status}"
+                may_pass |= answer.status in (200, 429) or answer.status >= 500
+            if not may_pass or attempt == ATTEMPTS - 1:
+                break
+            await self.sleep(RETRY_PAUSE)
+        raise NoTokenizer(f"no tokenizer: {last}")
+
+    # -- requests ------------------------------------------------------------------------------
+
+    async def ask(
+        self,
+        tenant: str,
+        prompt: Prompt,
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+        salt: str | None = None,
+        stream: bool = True,
+        cancel_after: float | None = None,
+        seconds: float | None = None,
+    ) -> Reply:
+        """One request as ``tenant``, read to its end. Raises `Stop` when nothing may be sent."""
+        if self.mode is None:
+            raise ValueError("the target has not been calibrated")
+        self._refuse_when_over()
+        refuse_without_consent(self.limits, prompt.tokens, self.consent)
+        self.spent.check(prompt.tokens)
+        wish = Wish(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
+        self.spent.requests += 1
+        pulse, least = Pulse(self.now()), CALIBRATION[-1]
+        if prompt.tokens > least:
+            self._last_long = prompt.tokens
+        sending = self._send(tenant, prompt, wish, cancel_after, seconds or self.answer_seconds, pulse)
+        reply = await self._watch.over(sending, pulse, prompt.tokens, least)
+        if prompt.tokens <= least and reply.outcome is Outcome.ANSWERED:
+            self._watch.control = min(reply.seconds, self._watch.control or reply.seconds)
+        if reply.outcome in _MAY_HAVE_RUN:
+            self.spent.prompt_tokens += prompt.tokens
+        return reply
+
+    def _refuse_when_over(self) -> None:
+        """`Stop` when nothing may be sent any more."""
+        if self.wedge is not None:
+            raise Stop(self.wedge.sentence, harm=True)
+        if reason := self.stopped():
+            raise Stop(reason)
+
+    async def _send(
+        self,
+        tenant: str,
+        prompt: Prompt,
+        wish: Wish,
+        cancel_after: float | None,
+        seconds: float,
+        pulse: Pulse,
+    ) -> Reply:
+        assert self.mode is not None
+        call = self.dialect.call(self.mode, prompt, wish)
+        scribe = Scribe(self.dialect, self.mode.value, self._key, self.seal)
+        said, status, first, complete, problem = Gathered(), 0, None, False, ""
+        outcome: Outcome | None = None
+        began = self.now()
+        limits = WireLimits(total=seconds, read=seconds)
+        most = longest_text(wish.max_tokens)
+        try:
+            async with (
+                asyncio.timeout(cancel_after),
+                self.wires[tenant].stream("POST", call.path, content=call.body, limits=limits) as answer,
+            ):
+                status, pulse.heard = answer.status, self.now()
+                if answer.is_event_stream:
+                    word = self.dialect.word
+                    async for event in answer.events():
+                        pulse.heard = self.now()
+                        payload = event.json()
+                        if payload is None:
+                            if event.done:
+                                break
+                            said.add_garbled(event.error)
+                            continue
+                        text = word(payload, said.model, said.build)
+                        if text is None:
+                            piece = self.dialect.said(payload)
+                            said.add(piece)
+                            text = piece.text
+                        elif text:
+                            said.parts.append(text)
+                            said.length += len(text)
+                        if first is None and text:
+                            first = event.seconds
+                        if said.length > most:
+                            break
+                    complete = answer.done
+                else:
+                    document = _json((await answer.read()).body)
+                    said.add(self.dialect.said(document))
+                    complete = isinstance(document, dict)
+                    said.garbled = not complete
+        except TimeoutError:
+            outcome = Outcome.CANCELLED
+        except TransportError as failure:
+            outcome = Outcome.TIMED_OUT if type(failure).__name__ in _LATE else Outcome.BROKEN
+            problem = str(failure)
+        if outcome is None and said.length > most:
+            outcome = Outcome.BROKEN
+            problem = f"The answer is longer than {most:,} characters where {wish.max_tokens} tokens were asked for."
+        if outcome is None:
+            outcome = outcome_of(status, said, complete, self.dialect, prompt, wish)
+            if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(said):
+                outcome = Outcome.STRANGER
+        return scribe.reply(
+            outcome,
+            tenant=tenant,
+            call=call,
+            prompt=prompt,
+            wish=wish,
+            status=status,
+            said=said,
+            first=first,
+            seconds=self.now() - began,
+            problem=problem,
+        )
+
+    def _stranger(self, said: Gathered) -> bool:
+        """Whether another model or build answered than the one that this run began with."""
+        if said.model and self.model and said.model != self.model:
+            return True
+        if said.build and self._build and said.build != self._build:
+            return True
+        self._build = self._build or said.build
+        return False
+
+    # -- harm ----------------------------------------------------------------------------------
+
+    async def healthy(self) -> str:
+        """ "" when within 60 s every reachable node says it is healthy and a short ordinary request is
+        answered, else a sentence. `Stop` when the target only says that we ask too often. Whoever nobody
+        answers any more is asked no more: the next call gives the same sentence."""
+        if self.wedge is not None:
+            return self.wedge.sentence
+        problem = await health.watched(self, self._ailing)
+        if problem:
+            self._watch.harmed_by(self._last_long, problem)
+        return problem
+
+    async def _ailing(self, seconds: float) -> health.Ailing:
+        """What is wrong now."""
+        if problem := await self.why_unwell(seconds):
+            return health.Ailing(problem)
+        prompt = await self._short(self.tenants[0])
+        return health.of_reply(await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds))
+
+    async def why_unwell(self, seconds: float = health.NODE_SECONDS) -> str:
+        """What the nodes' health checks say, "" when all say that they are well."""
+        for wire in self.node_wires:
+            if problem := await health.of_node(wire, self.dialect.health, seconds):
+                return problem
+        return ""
+
+    async def beside(self) -> Reply | None:
+        """The reply to a short request of the last tenant, sent while another prompt is silent; None where
+        none could be sent."""
+        try:
+            tenant = self.tenants[-1]
+            prompt = await self._short(tenant)
+            return await self.ask(tenant, prompt, max_tokens=16)
+        except (Stop, ValueError):
+            return None
+
+    async def _short(self, tenant: str) -> Prompt:
+        marker = draw_marker(self.draw)
+        nonce = draw_nonce(self.draw, without=marker.words)
+        return await self.framed(marker, CALIBRATION[0], nonce.question, tenant=tenant)
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return None

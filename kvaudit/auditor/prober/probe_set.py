@@ -1,0 +1,186 @@
+"""A set of active checks against one target, in an order of safety.
+
+The passive readings come first. After every active check the target must be healthy and its
+configuration unchanged; the first verified hit or sign of harm ends the set, and what was not asked
+then is inconclusive, never passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+
+from kvaudit.auditor import checks as registry
+from kvaudit.auditor.checks.asking import Stop
+from kvaudit.auditor.checks.contract import Audit, NodeSeen
+from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
+from kvaudit.auditor.prober.session_wire import session_for
+from kvaudit.auditor.prober.setup import Permission, prober_for
+from kvaudit.auditor.prober.silence import Wedge
+from kvaudit.auditor.readings import Fingerprint, diff, fingerprint
+from kvaudit.auditor.targets import Target
+from kvaudit.auditor.verdict import Result, Verdict
+
+HARM = ("critical", "high")
+
+Reread = Callable[[], Awaitable[Sequence[NodeSeen]]]
+
+
+class ProbeSet:
+    """Use as an async context manager; ``reread`` reads the target's nodes again."""
+
+    def __init__(self, target: Target, permission: Permission, reread: Reread) -> None:
+        self._target, self._permission, self._reread = target, permission, reread
+        self._prober: NetworkProber | None = None
+        self._why_not = ""
+        self._before: Mapping[str, Fingerprint] = {}
+        self._ended = ""
+        self._next = "Resolve what ended the set, then run it again."
+
+    async def __aenter__(self) -> ProbeSet:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        if self._prober is not None:
+            await self._prober.aclose()
+
+    @property
+    def spent(self) -> tuple[int, int]:
+        """Requests sent and prompt tokens accepted."""
+        if self._prober is None:
+            return 0, 0
+        return self._prober.spent.requests, self._prober.spent.prompt_tokens
+
+    async def check(self, check_id: str, audit: Audit) -> Result:
+        """Observe and judge one active check, then look after the target."""
+        if self._ended:
+            return _not_asked(check_id, self._ended, self._next)
+        if check_id == "session":
+            return await self._session(audit)
+        if self._prober is None and not self._why_not:
+            await self._open(audit.nodes)
+        check = registry.get(check_id)
+        asked = replace(audit, prober=self._prober, why_no_prober=self._why_not)
+        if self._prober is None:
+            # A refused key is our configuration's fault, not an open question about the target.
+            result: Result = check.judge(await check.observe(asked), asked)
+            return replace(result, verdict=Verdict.ERROR) if self._denied else result
+        self._prober.spent.begin()
+        result = check.judge(await check.observe(asked), asked)
+        result = await self._look_after(check_id, result)
+        if self._prober.slowed and result.verdict is not Verdict.FAIL:
+            result = replace(result, warn=True, summary=f"{result.summary} {self._prober.slowed}")
+        return result
+
+    async def _session(self, audit: Audit) -> Result:
+        """The check that asks no model: its wire goes to the declared session API."""
+        check = registry.get("session")
+        permission = self._permission
+        wire, why_not = session_for(self._target, stopped=permission.stopped, seed=permission.seed)
+        asked = replace(audit, session=wire, why_no_session=why_not)
+        try:
+            result: Result = check.judge(await check.observe(asked), asked)
+        finally:
+            if wire is not None:
+                await wire.aclose()
+        if result.verdict is Verdict.FAIL and result.severity in HARM:
+            self._ended = f"The check session failed ({result.severity}), which ends the set."
+        return result
+
+    async def _open(self, nodes: Sequence[NodeSeen]) -> None:
+        self._denied = False
+        try:
+            self._prober = await prober_for(self._target, nodes, self._permission)
+        except CannotAsk as problem:
+            self._why_not, self._denied = str(problem), problem.denied
+        except Stop as stop:
+            self._why_not = stop.reason
+        self._before = _fingerprints(nodes)
+
+    async def _look_after(self, check_id: str, result: Result) -> Result:
+        assert self._prober is not None
+        if self._prober.wedge is not None:
+            return self._wedged(result, self._prober.wedge)
+        if result.verdict is Verdict.FAIL and result.severity in HARM:
+            self._ended = f"The check {check_id} failed ({result.severity}), which ends the set."
+            return result
+        try:
+            unhealthy = await self._prober.healthy()
+        except Stop as stop:
+            self._ended = stop.reason
+            return result
+        if self._prober.wedge is not None:
+            return self._wedged(result, self._prober.wedge)
+        if unhealthy:
+            self._ended = unhealthy
+            return replace(
+                result,
+                verdict=Verdict.FAIL,
+                severity="high",
+                summary=f"After {check_id} the deployment is not healthy: {unhealthy}",
+                next="Restart it and look at its queues; do not probe it again before that is understood.",
+            )
+        if moved := self._moved(await self._reread()):
+            if result.verdict is Verdict.FAIL:
+                return result
+            return replace(
+                result,
+                verdict=Verdict.INCONCLUSIVE,
+                warn=True,
+                summary=f"The configuration changed during {check_id} ({moved}): its result belongs to neither.",
+                next="Run it again now that the change is done.",
+            )
+        return result
+
+    def _wedged(self, result: Result, wedge: Wedge) -> Result:
+        """A prompt that stops a server from answering is a fail, whatever the check was about, and ends the
+        run. Only a leak is worse."""
+        self._ended, self._next = wedge.sentence, wedge.next_step
+        measures = {**result.measures, **wedge.measures}
+        if result.verdict is Verdict.FAIL and result.severity == "critical":
+            return replace(result, measures=measures, summary=f"{result.summary} {wedge.sentence}")
+        if not wedge.proven:
+            return replace(
+                result,
+                verdict=Verdict.FAIL if result.verdict is Verdict.FAIL else Verdict.INCONCLUSIVE,
+                warn=True,
+                measures=measures,
+                summary=f"{result.summary} {wedge.sentence}",
+                next=wedge.next_step,
+            )
+        return replace(
+            result,
+            verdict=Verdict.FAIL,
+            severity="high",
+            warn=False,
+            measures=measures,
+            summary=wedge.sentence,
+            next=wedge.next_step,
+        )
+
+    def _moved(self, nodes: Sequence[NodeSeen]) -> str:
+        """What changed since the set began, "" when nothing significant did. A node that cannot be
+        read now is a change as well: nothing says that it is still the same."""
+        after = _fingerprints(nodes)
+        for name, before in self._before.items():
+            if name not in after:
+                return f"{name} cannot be read any more"
+            changed = [change.name for change in diff(before, after[name]) if change.significant]
+            if changed:
+                return f"{name}: {', '.join(changed[:3])}"
+        return ""
+
+
+def _fingerprints(nodes: Sequence[NodeSeen]) -> dict[str, Fingerprint]:
+    return {node.name: fingerprint(node.facts) for node in nodes if node.facts is not None}
+
+
+def _not_asked(check_id: str, why: str, next_step: str) -> Result:
+    return Result(
+        check_id,
+        Verdict.INCONCLUSIVE,
+        f"{check_id} was not asked: {why}",
+        measures={"asked": False},
+        next=next_step,
+        does_not_prove="Anything: no request was sent.",
+    )

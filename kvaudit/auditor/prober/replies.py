@@ -1,0 +1,210 @@
+"""From payloads to a `Reply`: what was said, how the request ended, and the evidence that stays."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from kvaudit.auditor.checks.asking import Outcome, Reply
+from kvaudit.auditor.engines.completion import Call, Dialect, Said, Wish
+from kvaudit.auditor.text.spelling import Prompt
+from kvaudit.auditor.verdict import Evidence
+
+ERROR_LENGTH = 500
+
+CHARACTERS_PER_TOKEN = 256
+ALLOWANCE = 10_000
+"""Characters of text that an answer may have for each token asked for, and besides: a token of any vocabulary
+is shorter. What goes on beyond is not read: it would be searched at our expense."""
+
+
+def longest_text(max_tokens: int) -> int:
+    """Characters after which an answer is longer than what was asked for can be."""
+    return ALLOWANCE + CHARACTERS_PER_TOKEN * max_tokens
+
+
+Seal = Callable[[bytes], bytes]
+"""Encrypts generated text so that only the holder of a private key can open it."""
+
+_BY_STATUS = {401: Outcome.DENIED, 403: Outcome.DENIED, 413: Outcome.TOO_LARGE}
+_BY_STATUS |= dict.fromkeys((429, 503, 529), Outcome.BUSY)
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What the payloads of one answer said, joined."""
+
+    parts: list[str] = field(default_factory=list, repr=False)  # of the text, in their order
+    length: int = 0  # characters of the text
+    finish: str = ""
+    error: str = ""
+    code: int | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+    model: str = ""
+    build: str = ""
+    garbled: bool = False  # the answer, or a frame of it, is no JSON
+
+    @property
+    def text(self) -> str:
+        return "".join(self.parts)
+
+    def add_garbled(self, error: str) -> None:
+        """A frame that is no JSON: an error event in plain text, or garbage."""
+        if error:
+            self.error = self.error or error
+        else:
+            self.garbled = True
+
+    def add(self, said: Said) -> None:
+        if said.cumulative:
+            self.parts, self.length = [said.text], len(said.text)
+        elif said.text:
+            self.parts.append(said.text)
+            self.length += len(said.text)
+        if said.error or said.code is not None:
+            self.error = self.error or said.error
+            self.code = said.code if self.code is None else self.code
+        if said.finish:
+            self.finish = said.finish
+        if said.model:
+            self.model = said.model
+        if said.build:
+            self.build = said.build
+        if said.prompt_tokens is not None:
+            self.prompt_tokens = said.prompt_tokens
+        if said.completion_tokens is not None:
+            self.completion_tokens = said.completion_tokens
+        if said.cached_tokens is not None:
+            self.cached_tokens = said.cached_tokens
+
+
+def outcome_of(
+    status: int, said: Gathered, complete: bool, dialect: Dialect, prompt: Prompt, wish: Wish
+) -> Outcome:
+    """How an answer that was read to its end is to be taken (checks.md 3): the status proves
+    transport, the body decides. ``complete``: ``[DONE]`` or a whole JSON document arrived."""
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status >= 500:
+        return Outcome.FAILED
+    about_length = bool(said.error) and dialect.names_length(said.error, prompt.tokens)
+    if status >= 400:
+        return Outcome.REFUSED if about_length else Outcome.UNANSWERED
+    if said.garbled:
+        return Outcome.BROKEN
+    if said.error:
+        if about_length:
+            return Outcome.REFUSED
+        if said.finish == "abort":
+            return Outcome.CUT
+        return Outcome.FAILED if (said.code or 0) >= 500 else Outcome.UNANSWERED
+    if not complete:
+        return Outcome.BROKEN
+    few = said.completion_tokens is not None and said.completion_tokens <= 1
+    if said.finish == "abort" or (said.finish == "length" and few and wish.max_tokens > 1):
+        return Outcome.CUT
+    return Outcome.ANSWERED if said.text or (said.completion_tokens or 0) >= 1 else Outcome.EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class Scribe:
+    """Writes replies. ``key`` is the run's own: hashes of generated text can be compared within a
+    run and say nothing outside it. ``seal`` None: generated text is not kept at all."""
+
+    dialect: Dialect
+    mode: str
+    key: bytes
+    seal: Seal | None = None
+
+    def reply(
+        self,
+        outcome: Outcome,
+        *,
+        tenant: str,
+        call: Call,
+        prompt: Prompt,
+        wish: Wish,
+        status: int,
+        said: Gathered,
+        first: float | None,
+        seconds: float,
+        problem: str = "",
+    ) -> Reply:
+        message = (problem or said.error)[:ERROR_LENGTH]
+        text = said.text[: longest_text(wish.max_tokens)]
+        request = {
+            "tenant": tenant,
+            "mode": self.mode,
+            "prompt_tokens": prompt.tokens,
+            "max_tokens": wish.max_tokens,
+            "temperature": wish.temperature,
+            "salted": wish.salt is not None,
+            "stream": wish.stream,
+            **_named(call.body),
+            "body_bytes": len(call.body),
+        }
+        response = {
+            "outcome": outcome.value,
+            "status": status,
+            "finish": said.finish,
+            "error": message,
+            "prompt_tokens": said.prompt_tokens,
+            "completion_tokens": said.completion_tokens,
+            "cached_tokens": said.cached_tokens,
+            "first_token_seconds": None if first is None else round(first, 4),
+            "seconds": round(seconds, 4),
+            "text_length": len(text),
+            "text_hmac_sha256": hmac.new(self.key, text.encode(errors="replace"), hashlib.sha256).hexdigest(),
+        }
+        return Reply(
+            outcome=outcome,
+            status=status,
+            text=text,
+            finish=said.finish,
+            error=message,
+            limit_named=self.dialect.limit_named(message) if message else None,
+            prompt_tokens=said.prompt_tokens,
+            completion_tokens=said.completion_tokens,
+            cached_tokens=said.cached_tokens,
+            first_token=first,
+            seconds=seconds,
+            model=said.model,
+            tokens_sent=prompt.tokens,
+            evidence=tuple(self._evidence(f"POST {call.path}", request, response, text)),
+        )
+
+    def _evidence(
+        self, source: str, request: Mapping[str, Any], response: Mapping[str, Any], text: str
+    ) -> list[Evidence]:
+        items = [_document("request", source, request), _document("response", source, response)]
+        if self.seal is not None and text:
+            sealed = self.seal(text.encode(errors="replace"))
+            digest = hashlib.sha256(sealed).hexdigest()
+            items.append(Evidence("sealed", digest, source, sealed, "application/octet-stream"))
+        return items
+
+
+WHOLE = 1_000_000
+"""Bytes up to which a body is hashed as a whole: hashing seven megabytes costs as much as sending them."""
+
+ENDS = 65_536
+
+
+def _named(body: bytes) -> dict[str, str]:
+    """A name for a request body: its SHA-256, of a long one that of its beginning and end, where all that is
+    not repeated frames stands."""
+    if len(body) <= WHOLE:
+        return {"body_sha256": hashlib.sha256(body).hexdigest()}
+    return {"body_ends_sha256": hashlib.sha256(body[:ENDS] + body[-ENDS:]).hexdigest()}
+
+
+def _document(kind: str, source: str, content: Mapping[str, Any]) -> Evidence:
+    body = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
+    return Evidence(kind, hashlib.sha256(body).hexdigest(), source, body, "application/json")

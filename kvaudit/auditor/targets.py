@@ -1,0 +1,345 @@
+"""Target: a deployment with its nodes, tenants and limits, loaded from flags, YAML or the database.
+
+The fleet file schema is ``kvaudit.fleet/1``; secrets are never in it, only the names of environment
+variables that hold them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvaudit.auditor.checks.contract import Rules
+from kvaudit.auditor.fleetfile import (
+    FleetDeployment,
+    FleetFile,
+    FleetNode,
+    FleetTenant,
+    Problem,
+    parse_fleet,
+    parse_fleet_csv,
+    values,
+)
+from kvaudit.auditor.fleetfile.keys import bearer_value, equal_keys
+from kvaudit.auditor.fleetfile.schema import LARGEST_FILE
+from kvaudit.auditor.text.quoting import quoted, without_keys
+from kvaudit.auditor.transport import KeyForElsewhere, origin_of
+
+if TYPE_CHECKING:
+    from kvaudit.auditor.checks.session_api import SessionPlan
+
+__all__ = (
+    "Credentials",
+    "FleetFile",
+    "Node",
+    "Problem",
+    "Target",
+    "TargetError",
+    "Tenant",
+    "from_deployment",
+    "from_file",
+    "from_flags",
+    "parse_fleet",
+    "parse_fleet_csv",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """How a node or tenant is addressed: headers (``Authorization`` included), CA file, client
+    certificate, and the only folder that these files may lie in (None: anywhere, as on the command line).
+    Values are secrets: never in repr, reports or logs. ``origins`` are those that whoever stored the headers
+    gave them for; None where they were given for this very run."""
+
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    ca_file: str = ""
+    client_cert: str = ""
+    client_key: str = ""
+    tls_folder: str | None = None
+    origins: frozenset[str] | None = None
+
+    def headers_for(self, url: str) -> tuple[tuple[str, str], ...]:
+        """The headers, for whoever is about to ask ``url``. Raises `KeyForElsewhere` where they were not
+        given for its origin: an address can be changed by more people than those who hold the key."""
+        if self.headers and self.origins is not None and origin_of(url) not in self.origins:
+            raise KeyForElsewhere(
+                f"The stored key was not given for {origin_of(url) or 'this address'}, so nothing was sent: "
+                "enter the key again if it belongs there."
+            )
+        return self.headers
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One process to audit. ``url`` is its base URL; ``role`` is prefill, decode, unified or ""."""
+
+    name: str
+    url: str
+    role: str = ""
+    engine: str = "auto"
+    credentials: Credentials = field(default_factory=Credentials)
+    pointers: tuple[tuple[str, str], ...] = ()  # generic engine: capacity, max_request, in_use, shards
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """One of the tenants that active checks ask as. ``salt`` is the cache salt this tenant sends with
+    every request; "" where the entry sets salts itself, or nobody does."""
+
+    name: str
+    credentials: Credentials = field(default_factory=Credentials)
+    salt: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a run audits. ``entry`` is the URL that tenants use (router or node)."""
+
+    slug: str
+    nodes: tuple[Node, ...]
+    entry: str = ""
+    model: str = ""
+    tenants: tuple[Tenant, ...] = ()
+    rules: Rules = field(default_factory=Rules)
+    complete: bool = False  # every node of the deployment is listed here
+    consent: bool = False  # prompts of N-8 tokens and more may be sent although the pool is small
+    session: SessionPlan | None = None  # how a session API is asked; its accounts are the tenants
+    tenants_problem: str = ""  # why nothing may be asked in tenants' names, although keys are stored
+    session_held: str = ""  # why a session API that is described may not be asked now
+    entry_sets_salts: bool = False  # the entry is declared to overwrite the salts that clients send
+
+    @property
+    def why_no_tenants(self) -> str:
+        """Why nothing may be asked in tenants' names although keys are there; "" where it may."""
+        return self.tenants_problem or equal_keys(
+            (tenant.name, tenant.credentials.headers) for tenant in self.tenants
+        )
+
+    @property
+    def asked_at(self) -> str:
+        """The URL that tenants' requests go to: the entry, or the only node; "" where neither is there."""
+        return tenants_address(self.entry, [node.url for node in self.nodes])
+
+
+def tenants_address(entry: str, nodes: Sequence[str]) -> str:
+    """Where a deployment with this entry and these nodes' URLs is asked in tenants' names."""
+    return entry or (nodes[0] if len(nodes) == 1 else "")
+
+
+def tenants_origins(entry: str, nodes: Sequence[str], session: str) -> frozenset[str]:
+    """Every origin that a tenant's key is sent to: the entry's or only node's, and the session API's."""
+    return frozenset(origin_of(url) for url in (tenants_address(entry, nodes), session) if url)
+
+
+class TargetError(ValueError):
+    """A flag, a file or the environment cannot be used; the text is the sentence to print. Whatever in it
+    could be a key, given in the place of a variable's name, is not repeated."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(without_keys(sentence))
+
+
+def from_flags(
+    nodes: Sequence[str],
+    *,
+    engine: str = "auto",
+    context: int | str | None = None,
+    edge_limit: int | str | None = None,
+    headroom: float | str | None = None,
+    pins: Sequence[str] | None = None,
+    conditions: Mapping[str, bool] | None = None,
+    api_key_env: str = "",
+    entry: str = "",
+    model: str = "",
+    tenant_key_envs: Sequence[str] = (),
+    consent: bool = False,
+    slug: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> Target:
+    """A target out of ``--node [ROLE=]URL`` and its companions; `TargetError` with a sentence.
+
+    ``context`` and ``edge_limit`` are tokens. The key in ``api_key_env`` is sent to every node as a
+    bearer token; ``tenant_key_envs`` become tenants ``a``, ``b``, ... Single nodes were given, so
+    the target is never ``complete``.
+    """
+    environ = os.environ if environ is None else environ
+    try:
+        engine = values.engine(engine)
+        rules = _rules(context, edge_limit, headroom, pins, conditions)
+        credentials = _bearer(api_key_env, "--api-key-env", environ)
+        target = Target(
+            slug=slug or "given on the command line",
+            nodes=_named([(*parse_node(each), engine) for each in nodes], credentials),
+            entry=values.url(entry, "--entry") if entry else "",
+            model=model,
+            tenants=tuple(
+                Tenant(name, _bearer(variable, f"--tenant-{name}-key-env", environ))
+                for name, variable in zip("abcdefgh", tenant_key_envs, strict=False)
+            ),
+            rules=rules,
+            consent=consent,
+        )
+    except values.Wrong as problem:
+        raise TargetError(str(problem)) from None
+    return _told_apart(target)
+
+
+def parse_node(flag: str) -> tuple[str, str]:
+    """``prefill=http://10.0.0.7:30000`` -> (role, url); the role is "" where none is given."""
+    role, equals, address = flag.partition("=")
+    if not equals or "://" in role:
+        return "", values.url(flag, "--node")
+    if role not in values.ROLES:
+        raise TargetError(
+            f"--node: the role {quoted(role)} is unknown; use one of {', '.join(values.ROLES)}."
+        )
+    return role, values.url(address, "--node")
+
+
+def from_file(
+    path: str | Path,
+    *,
+    deployment: str = "",
+    environ: Mapping[str, str] | None = None,
+    as_tenants: bool = True,
+) -> tuple[Target, ...]:
+    """The targets of a fleet file (``.csv`` or YAML), or the one with this slug; `TargetError` with
+    one line per problem when it cannot be used. Whoever only reads nodes needs no tenant's key:
+    ``as_tenants=False`` leaves the tenants out."""
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_FILE + 1)
+    except OSError as problem:
+        raise TargetError(f"The fleet file {file} cannot be read: {problem.strerror or problem}.") from None
+    fleet = parse_fleet_csv(content) if file.suffix.lower() == ".csv" else parse_fleet(content)
+    if fleet.problems:
+        raise TargetError("\n".join(f"{file}: {each}" for each in fleet.problems))
+    chosen = [each for each in fleet.deployments if not deployment or each.slug == deployment]
+    if not chosen:
+        slugs = ", ".join(each.slug for each in fleet.deployments)
+        raise TargetError(f"{file} has no deployment {quoted(deployment)}; it describes {slugs}.")
+    return tuple(from_deployment(each, environ=environ, as_tenants=as_tenants) for each in chosen)
+
+
+def from_deployment(
+    described: FleetDeployment, *, environ: Mapping[str, str] | None = None, as_tenants: bool = True
+) -> Target:
+    """A described deployment with its keys out of the environment; complete, since a fleet file lists
+    every node. `TargetError` names a variable that is not set."""
+    environ = os.environ if environ is None else environ
+    rules = Rules()
+    target = Target(
+        slug=described.slug,
+        nodes=tuple(
+            Node(
+                name=each.name,
+                url=each.url,
+                role=each.role,
+                engine=each.engine or described.engine,
+                credentials=_credentials(each, f"node {each.name} of {described.slug}", environ),
+                pointers=each.pointers,
+            )
+            for each in described.nodes
+        ),
+        entry=described.entry,
+        model=described.model,
+        tenants=tuple(
+            Tenant(
+                each.name,
+                _credentials(each, f"tenant {each.name} of {described.slug}", environ),
+                salt=_secret(each.salt_env, f"the salt of tenant {each.name}", environ)
+                if each.salt_env
+                else "",
+            )
+            for each in (described.tenants if as_tenants else ())
+        ),
+        rules=Rules(
+            headroom=rules.headroom if described.headroom is None else described.headroom,
+            pins=rules.pins if described.pins is None else described.pins,
+            context=described.context,
+            edge_limit=described.edge_limit,
+            conditions=dict(described.conditions),
+            disagg_buffer=described.disagg_buffer,
+            components=dict(described.components),
+        ),
+        complete=True,
+        consent=described.consent,
+        session=described.session,
+        entry_sets_salts=described.entry_sets_salts,
+    )
+    return _told_apart(target)
+
+
+def _told_apart(target: Target) -> Target:
+    """The target. `TargetError` when two of its tenants have one key."""
+    if problem := target.why_no_tenants:
+        raise TargetError(problem)
+    return target
+
+
+def _rules(
+    context: int | str | None,
+    edge_limit: int | str | None,
+    headroom: float | str | None,
+    pins: Sequence[str] | None,
+    conditions: Mapping[str, bool] | None,
+) -> Rules:
+    default = Rules()
+    return Rules(
+        headroom=default.headroom if headroom is None else values.headroom(headroom),
+        pins=default.pins if pins is None else tuple(values.pin(each) for each in pins),
+        context=None if context is None else values.tokens(context, "--context"),
+        edge_limit=None if edge_limit is None else values.tokens(edge_limit, "--edge-limit"),
+        conditions={values.condition(name): met for name, met in (conditions or {}).items()},
+    )
+
+
+def _named(given: Sequence[tuple[str, str, str]], credentials: Credentials) -> tuple[Node, ...]:
+    """Nodes named after their role and place in it: prefill-0, prefill-1, decode-0, node-0."""
+    counts: dict[str, int] = {}
+    seen: set[str] = set()
+    nodes = []
+    for role, address, engine in given:
+        if address in seen:
+            raise TargetError(f"--node {address} was given twice.")
+        seen.add(address)
+        number = counts.get(role, 0)
+        counts[role] = number + 1
+        nodes.append(Node(f"{role or 'node'}-{number}", address, role, engine, credentials))
+    return tuple(nodes)
+
+
+def _bearer(variable: str, what: str, environ: Mapping[str, str]) -> Credentials:
+    if not variable:
+        return Credentials()
+    return Credentials(headers=(("Authorization", bearer_value(_secret(variable, what, environ))),))
+
+
+def _credentials(described: FleetNode | FleetTenant, what: str, environ: Mapping[str, str]) -> Credentials:
+    headers = [(name, _secret(variable, what, environ)) for name, variable in described.headers_env]
+    if described.key_env:
+        headers.append(("Authorization", bearer_value(_secret(described.key_env, what, environ))))
+    if isinstance(described, FleetTenant):
+        return Credentials(headers=tuple(headers))
+    return Credentials(
+        headers=tuple(headers),
+        ca_file=described.ca_file,
+        client_cert=described.client_cert,
+        client_key=described.client_key,
+    )
+
+
+def _secret(variable: str, what: str, environ: Mapping[str, str]) -> str:
+    """The value of a variable; `TargetError` names the variable, never the value."""
+    value = environ.get(variable, "").strip()
+    if not value:
+        raise TargetError(f"The environment variable {variable} for {what} is not set or empty.")
+    if not value.isascii() or not value.isprintable():
+        raise TargetError(
+            f"The environment variable {variable} for {what} holds characters that no HTTP header may carry."
+        )
+    return value

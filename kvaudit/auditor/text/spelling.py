@@ -1,0 +1,186 @@
+"""Prompts of exactly n tokens, built from a handful of tokenizer calls.
+
+Texts are turned into token ids piece by piece and the ids are laid back to back, so the length is
+exact by construction and a prompt of a million tokens costs a few dozen short tokenizer calls. The
+ids are kept as encoded JSON: the request body is joined from bytes and no list of a million numbers
+exists (bench/long_prompt.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kvaudit.auditor.text.markers import Marker
+from kvaudit.auditor.text.prompts import Needle, frame
+
+PADS = (" a", " the", ".", "a", "\n")
+"""Pieces that are one token in most vocabularies (" a" in all three that were measured), or one byte."""
+
+HUNDRED = 100
+
+Encode = Callable[[str], Awaitable[Sequence[int]]]
+"""Text -> token ids of the audited tokenizer, without special tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt of exactly ``tokens`` tokens. ``ids`` is the JSON of its token ids without the
+    brackets (``12,7,3``), or None where only ``text`` can be sent."""
+
+    tokens: int
+    ids: bytes | None = None
+    text: str | None = None
+    frame_tokens: int | None = None  # of one numbered frame, about: digits may differ by a token
+
+
+class Spelling:
+    """The audited tokenizer, asked once per distinct piece of text."""
+
+    def __init__(self, encode: Encode) -> None:
+        self._encode = encode
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    async def ids(self, text: str) -> tuple[int, ...]:
+        """Token ids of a short text; ValueError when the tokenizer gives none."""
+        if text not in self._known:
+            found = tuple(await self._encode(text))
+            if not found:
+                raise ValueError(f"the tokenizer gave no token for {text[:40]!r}")
+            self._known[text] = found
+        return self._known[text]
+
+    async def framed(
+        self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = (), lead: str = ""
+    ) -> Prompt:
+        """Numbered frames of ``marker`` up to exactly ``tokens`` tokens, the last of them ``tail``
+        (the question; "" for a text cut anywhere). Needles stand between frames at their depth;
+        ``lead`` comes first, so that prompts differ from their first token on. ValueError when it
+        cannot fit."""
+        start = await self.ids(lead) if lead else ()
+        end = await self.ids(tail) if tail else ()
+        placed = [(needle.depth, await self.ids(needle.said)) for needle in needles]
+        room = tokens - len(start) - len(end) - sum(len(said) for _, said in placed)
+        if room < 0:
+            raise ValueError(f"{tokens} tokens cannot hold the question and {len(placed)} needles")
+        shape = frame(marker)
+        head, body = await self.ids(shape.head), await self.ids(shape.body)
+        digits = [await self.ids(str(digit)) for digit in range(10)]
+        filler = _Frames(head, digits, body)
+        pieces = [_encoded(start)]
+        laid = 0
+        for depth, said in sorted(placed, key=lambda item: item[0]):
+            until = round(room * depth)
+            pieces += filler.take(until - laid)
+            laid = until
+            pieces.append(_encoded(said))
+        pieces += filler.take(room - laid)
+        pieces.append(_encoded(end))
+        return Prompt(tokens, b",".join(piece for piece in pieces if piece), frame_tokens=filler.usual)
+
+
+class _Frames:
+    """Frames as encoded ids, cut at any token. A hundred frames whose numbers begin alike are joined at
+    once: a million tokens are some thirty thousand frames, and a loop over them costs more than the
+    encoding that this saves."""
+
+    def __init__(self, head: Sequence[int], digits: Sequence[Sequence[int]], body: Sequence[int]) -> None:
+        self._head, self._digits, self._body = head, digits, body
+        self._sizes = [len(digit) for digit in digits]
+        self._fixed = len(head) + len(body)
+        said = [_encoded(digit) for digit in digits]
+        body_json = _encoded(body)
+        self._starts = [
+            _joined(_encoded(head), said[high], said[low]) for high in range(10) for low in range(10)
+        ]
+        self._ends = [_joined(said[high], said[low], body_json) for high in range(10) for low in range(10)]
+        self._pairs = [high + low for high in self._sizes for low in self._sizes]
+        self._ends_size = sum(self._pairs) + HUNDRED * self._fixed
+        self._number = 0
+
+    @property
+    def usual(self) -> int:
+        """Tokens of a frame numbered with ones."""
+        return self._fixed + 4 * self._sizes[1]
+
+    def take(self, tokens: int) -> list[bytes]:
+        """Whole frames, then a piece of one, together exactly ``tokens`` tokens."""
+        pieces: list[bytes] = []
+        while tokens > 0:
+            first, last = divmod(self._number % 10_000, HUNDRED)
+            hundred = HUNDRED * self._pairs[first] + self._ends_size
+            if last == 0 and hundred <= tokens:
+                start = self._starts[first]
+                pieces += (start, (b"," + start + b",").join(self._ends))
+                tokens -= hundred
+                self._number += HUNDRED
+                continue
+            size = self._fixed + self._pairs[first] + self._pairs[last]
+            if size <= tokens:
+                pieces += (self._starts[first], self._ends[last])
+            else:
+                pieces.append(_encoded(self._tokens(first, last)[:tokens]))
+            tokens -= min(size, tokens)
+            self._number += 1
+        return pieces
+
+    def _tokens(self, first: int, last: int) -> list[int]:
+        digits = (first // 10, first % 10, last // 10, last % 10)
+        return [*self._head, *(token for digit in digits for token in self._digits[digit]), *self._body]
+
+
+def _joined(*parts: bytes) -> bytes:
+    return b",".join(part for part in parts if part)
+
+
+def _encoded(ids: Iterable[int]) -> bytes:
+    return b",".join(b"%d" % token for token in ids)
+
+
+async def counted(
+    marker: Marker,
+    tokens: int,
+    tail: str,
+    needles: Sequence[Needle],
+    count: Callable[[str], Awaitable[int]],
+    lead: str = "",
+) -> Prompt:
+    """The same prompt as text, for engines that take no ids: grown and padded with single-token pieces
+    until ``count`` (tokenizer endpoint, or usage of a calibration) says exactly ``tokens``.
+
+    ValueError when the length cannot be hit within 12 counts.
+    """
+    shape = frame(marker)
+    base = await count(shape.numbered(0))
+    frame_tokens = max(1, base)
+    pad = await _single(shape.numbered(0), base, count)
+    end = await count(tail) if tail else 0
+    frames, letters = max(0, (tokens - end) // frame_tokens - 1), 0
+    for _ in range(12):
+        text = lead + _laid(shape.numbered, frames, needles) + pad * letters + tail
+        over = await count(text) - tokens
+        if over == 0:
+            return Prompt(tokens, text=text, frame_tokens=frame_tokens)
+        if over > letters:
+            frames -= max(1, -(-(over - letters) // frame_tokens))
+            letters = 0
+            if frames < 0:
+                break
+        else:
+            letters -= over
+    raise ValueError(f"no text of exactly {tokens} tokens was found")
+
+
+async def _single(before: str, base: int, count: Callable[[str], Awaitable[int]]) -> str:
+    """A piece that costs exactly one token each time it is repeated."""
+    for piece in PADS:
+        if await count(before + piece * 8) - base == 8:
+            return piece
+    return PADS[0]
+
+
+def _laid(numbered: Callable[[int], str], frames: int, needles: Sequence[Needle]) -> str:
+    pieces = [numbered(number) for number in range(frames)]
+    for needle in sorted(needles, key=lambda item: item.depth, reverse=True):
+        pieces.insert(round(frames * needle.depth), needle.said)
+    return "".join(pieces)

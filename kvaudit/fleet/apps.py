@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class FleetConfig(AppConfig):
-    name = "kvaudit.fleet"
-    label = "fleet"
-    default_auto_field = "django.db.models.BigAutoField"

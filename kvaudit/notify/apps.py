@@ -1,7 +1,0 @@
-from django.apps import AppConfig
-
-
-class NotifyConfig(AppConfig):
-    name = "kvaudit.notify"
-    label = "notify"
-    default_auto_field = "django.db.models.BigAutoField"

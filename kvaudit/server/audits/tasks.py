@@ -1,0 +1,42 @@
+"""Thin doors for beat and workers. Options of all tasks are in settings.py; every task may come twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from celery import shared_task
+
+from kvaudit.server.audits import dispatching, executing, prober_thread, recovering
+from kvaudit.server.audits.models import Kind
+
+
+@shared_task(name="kvaudit.audits.tasks.dispatch")
+def dispatch() -> None:
+    """Every few seconds from beat: due plans become queued runs, and workers are rung for."""
+    dispatching.dispatch()
+
+
+@shared_task(name="kvaudit.audits.tasks.recover")
+def recover() -> None:
+    """Every few seconds from beat: lapsed leases, missed and overdue runs, expired states."""
+    recovering.recover()
+
+
+@shared_task(name="kvaudit.audits.tasks.expire_evidence")
+def expire_evidence() -> None:
+    """Takes messages that beat of the release before has left in the queue: evidence is dropped by a process of its own
+    now (`kvaudit.server.ops.retaining`), and an unknown name would be an error in the log of an upgrade."""
+
+
+@shared_task(name="kvaudit.audits.tasks.execute_passive")
+def execute_passive(run_ids: Sequence[int]) -> None:
+    """Up to 50 passive runs together."""
+    executing.execute(run_ids, kind=Kind.PASSIVE)
+    prober_thread.leave_if_abandoned()
+
+
+@shared_task(name="kvaudit.audits.tasks.execute_active")
+def execute_active(run_id: int) -> None:
+    """One active run."""
+    executing.execute([run_id], kind=Kind.ACTIVE)
+    prober_thread.leave_if_abandoned()

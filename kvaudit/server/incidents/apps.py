@@ -1,0 +1,17 @@
+"""Incidents and postmortems."""
+
+from django.apps import AppConfig
+
+
+class IncidentsConfig(AppConfig):
+    name = "kvaudit.server.incidents"
+    label = "incidents"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from kvaudit.server.audits.retention import keep_for
+        from kvaudit.server.incidents import rederived
+        from kvaudit.server.incidents.resting import cited_runs
+
+        keep_for(cited_runs)
+        rederived.register()

@@ -1,0 +1,13 @@
+from django.apps import AppConfig
+
+
+class LedgerConfig(AppConfig):
+    name = "kvaudit.server.ledger"
+    label = "ledger"
+    default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from kvaudit.server.accounts import records
+        from kvaudit.server.ledger.services import record
+
+        records.install(record)

@@ -1,0 +1,19 @@
+"""Thin doors for beat and workers. Both may come twice: they do what is still to be done."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from kvaudit.server.ledger import verifying
+
+
+@shared_task(name="kvaudit.ledger.tasks.verify")
+def verify(pk: int) -> None:
+    """One verification that somebody asked for."""
+    verifying.carry_out(pk)
+
+
+@shared_task(name="kvaudit.ledger.tasks.verify_when_due")
+def verify_when_due() -> None:
+    """Every few minutes from beat; verifies once a day."""
+    verifying.begin_when_due()

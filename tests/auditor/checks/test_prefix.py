@@ -1,0 +1,144 @@
+"""Prefix caches, salts, tiers and response caches: counts, times, and both directions on the lab."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kvaudit.auditor.checks.prefix import Cached, PrefixSeen
+from kvaudit.auditor.verdict import Verdict
+from tests.auditor.checks.active import BUSY, DENIED, A, B, in_lab, judged, nothing_asked, seen_as
+
+FAIL, PASS, OPEN, ERROR = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR
+
+
+def times(count: int, middle: float, spread: float = 0.05, seed: int = 1) -> list[float]:
+    noise = random.Random(seed)
+    return [middle * (1 + noise.uniform(-spread, spread)) for _ in range(count)]
+
+
+def caches(counts: dict[str, list[int | None]] | None = None, **more: Any) -> PrefixSeen:
+    """A's own prefix hits three times, B misses; no times taken."""
+    found = {"own": [960, 960, 944], "cross": [0, 0, 0], **(counts or {})}
+    seen = PrefixSeen((A, B), 16, tier_asked=True)
+    for arm, values in found.items():
+        seen.counts += [Cached(arm, repeat, value, 1_000) for repeat, value in enumerate(values)]
+    seen.trials = [seen_as("own", 1_000) for _ in range(30)]
+    for name, value in more.items():
+        setattr(seen, name, value)
+    return seen
+
+
+def timed(hits: list[float], misses: list[float], own: list[float], **more: Any) -> PrefixSeen:
+    return caches(hits=hits, misses=misses, own_hits=own, **more)
+
+
+FAST, SLOW = times(100, 0.02, seed=2), times(100, 0.1, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "warn", "said"),
+    [
+        (caches(), PASS, False, "hits the cache (3 of 3)"),
+        (
+            caches({"cross": [960, 0, 944]}),
+            FAIL,
+            False,
+            "960 cached tokens of a prefix that only tenant tenant-a",
+        ),
+        (caches({"cross": [960, 16, 0]}), OPEN, True, "One cross-tenant request"),
+        (caches({"cross": [16, 16, 16]}), PASS, False, ""),  # a shared first page is the template's
+        (caches({"tier cross": [960, 960, 0]}), FAIL, False, "second tier"),
+        (caches({"own": [0, 0, 0]}), OPEN, False, "did not hit either"),
+        (caches({"own": [None] * 3, "cross": [None] * 3}), OPEN, False, "not reported"),
+        (caches({"stolen salt": [960, 960, 960]}), PASS, True, "only if the gateway sets it"),
+        (
+            caches({"stolen salt": [960, 960, 960]}, entry_sets_salts=True),
+            FAIL,
+            False,
+            "by sending tenant-a's salt",
+        ),
+        (caches({"stolen salt": [0, 0, 0]}, entry_sets_salts=True), PASS, False, ""),
+        (caches(tier_asked=False), PASS, True, "were not filled"),
+        (caches(compared_answers=3, equal_answers=3), FAIL, False, "byte-equal answers"),
+        (caches(compared_answers=3, equal_answers=2), PASS, False, ""),
+        (caches(compared_answers=2, equal_answers=2), PASS, False, ""),
+        (caches(compared_answers=3, equal_answers=3, drawn_again=1), PASS, False, ""),  # deterministic engine
+        (timed(times(100, 0.02), SLOW, FAST), FAIL, False, "answered faster"),
+        (timed(times(100, 0.1), SLOW, FAST), PASS, False, "100 timed pairs"),
+        (timed(times(100, 0.098, 0.001), times(100, 0.1, 0.001), FAST), PASS, False, ""),  # 2 % is no gain
+        (timed(SLOW, [*times(50, 0.1), *times(50, 0.2)], FAST), ERROR, False, "drifted"),
+        (
+            timed(times(20, 0.02), SLOW[:20], FAST[:20]),
+            PASS,
+            False,
+            "too few to say",
+        ),  # too few to say anything
+        (caches(stopped="The budget is used up."), OPEN, False, "budget"),
+        (caches(unhealthy="Silent."), FAIL, False, "no longer healthy"),
+        (caches(trials=[seen_as("own", 9, BUSY)] * 4 + [seen_as("own", 9)] * 30), OPEN, False, "void"),
+        (caches(trials=[seen_as("own", 9, DENIED, tenant=B)]), ERROR, False, "tenant-b (401)"),
+        (caches({"cross": [960, 960, 0]}, stopped="The budget is used up."), FAIL, False, ""),
+    ],
+)
+def test_verdicts(seen: PrefixSeen, verdict: Verdict, warn: bool, said: str) -> None:
+    result = judged("prefix", seen)
+    assert (result.verdict, result.warn) == (verdict, warn), result.summary
+    assert said in result.summary
+    assert result.does_not_prove
+
+
+def test_times_alone_show_the_cache_where_no_count_does() -> None:
+    """The control arm must detect, or silence across tenants means nothing."""
+    hidden: dict[str, list[int | None]] = {"own": [None] * 3, "cross": [None] * 3}
+    seen = caches(hidden, hits=times(100, 0.1), misses=SLOW, own_hits=FAST)
+    assert judged("prefix", seen).verdict is PASS
+    seen = caches(hidden, hits=times(100, 0.1), misses=SLOW, own_hits=times(100, 0.1, seed=9))
+    assert judged("prefix", seen).verdict is OPEN
+    seen = caches(hidden, hits=times(100, 0.02), misses=SLOW, own_hits=FAST)
+    assert judged("prefix", seen).verdict is FAIL
+
+
+def test_nobody_to_ask_as_is_no_pass() -> None:
+    assert nothing_asked("prefix").verdict is OPEN
+
+
+def test_one_tenant_is_not_enough() -> None:
+    result, seen, _ = in_lab("prefix", meddle=lambda lab, prober: prober.wires.pop(B))
+    assert result.verdict is OPEN
+    assert seen.trials == []
+
+
+# Against the lab
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "said"),
+    [
+        ("shared_prefix", {}, "crosses tenants"),
+        ("salt_ignored", {}, "crosses tenants"),
+        ("tier_salt_dropped", {"prefill_pool": 16_384}, "second tier"),
+        ("gateway_cache", {"prefill_pool": 16_384}, "response cache"),
+        ("none", {"prefix_cache": "shared"}, "crosses tenants"),
+    ],
+)
+def test_sharing_is_found(fault: str, options: dict[str, Any], said: str) -> None:
+    result, _, _ = in_lab("prefix", [fault], **options)
+    assert result.verdict is FAIL, result.summary
+    assert said in result.summary
+
+
+def test_an_isolated_cache_passes_and_a_salt_that_is_sent_is_overwritten() -> None:
+    result, seen, _ = in_lab("prefix", ["healthy"], target={"entry_sets_salts": True})
+    assert result.verdict is PASS, result.summary
+    arms = {one.arm for one in seen.counts}
+    assert {"own", "cross", "salted own", "stolen salt", "tier own", "tier cross"} <= arms
+    assert result.measures["timing"]["own_p"] < 1e-6 < result.measures["timing"]["p"]
+
+
+def test_a_cache_that_is_off_cannot_be_judged() -> None:
+    result, _, _ = in_lab("prefix", ["none"], prefix_cache="off")
+    assert result.verdict is OPEN
+    assert "did not hit either" in result.summary

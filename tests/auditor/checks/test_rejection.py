@@ -1,0 +1,272 @@
+"""The boundary: a table of ladders and their verdicts, and the ladder against engines that go wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvaudit.auditor.checks.asking import Limits
+from kvaudit.auditor.checks.contract import History, Rules
+from kvaudit.auditor.checks.rejection import LadderSeen
+from kvaudit.auditor.checks.rejection_verdict import stranded
+from kvaudit.auditor.prober import Permission
+from kvaudit.auditor.verdict import Verdict
+from tests.auditor.checks.active import (
+    ANSWERED,
+    BROKEN,
+    BUSY,
+    CUT,
+    DENIED,
+    EMPTY,
+    FAILED,
+    REFUSED,
+    TIMED_OUT,
+    TOO_LARGE,
+    UNANSWERED,
+    C,
+    N,
+    in_lab,
+    judged,
+    nothing_asked,
+    seen_as,
+)
+
+FAIL, PASS, OPEN, ERROR = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR
+BELOW = {"N-64": N - 64, "N-2": N - 2}
+ABOVE = {"N+1": N + 1, "N+page": N + 16, "C-1": C - 1, "C": C, "C+1": C + 1}
+
+
+def ladder(**rungs: Any) -> LadderSeen:
+    """A clean ladder; ``N=[...]`` replaces the trials of a rung, given as outcome or (outcome, changes)."""
+    usual: dict[str, list[Any]] = {"N-1": [ANSWERED] * 3, "N": [REFUSED] * 3, "midpoint": [REFUSED] * 3}
+    usual |= {name: [ANSWERED] for name in BELOW} | {name: [REFUSED] for name in ABOVE}
+    tokens = {"N-1": N - 1, "N": N, "midpoint": (N + C) // 2, "edge+1": N + 5, **BELOW, **ABOVE}
+    seen = LadderSeen(N, C)
+    for name, trials in {**usual, **{key.replace("_", "-"): value for key, value in rungs.items()}}.items():
+        for repeat, one in enumerate(trials):
+            outcome, changes = one if isinstance(one, tuple) else (one, {})
+            seen.trials.append(seen_as(name, tokens[name], outcome, repeat=repeat, **changes))
+    return seen
+
+
+WRONG = (ANSWERED, {"nonce": False})
+SHORT = (ANSWERED, {"prompt_tokens": 5_000})
+LATE = (FAILED, {"error": "request timed out after 300s in KVPoll.WaitingForInput", "seconds": 300.0})
+NO_ROOM = (ANSWERED, {"nonce": None, "cramped": True})
+
+
+@pytest.mark.parametrize(
+    ("rungs", "verdict", "severity", "warn", "said"),
+    [
+        ({}, PASS, "", False, "refused with an error that names the length"),
+        ({"N": [WRONG] * 3}, FAIL, "critical", False, "without their own nonce"),
+        ({"N": [WRONG, WRONG, ANSWERED]}, FAIL, "critical", False, "2 of 3"),
+        ({"N": [WRONG, WRONG, REFUSED]}, FAIL, "critical", False, "2 of 3"),
+        ({"N_64": [WRONG, WRONG, WRONG]}, FAIL, "critical", False, "5,258 tokens"),
+        ({"N": [WRONG, REFUSED, REFUSED]}, OPEN, "", True, "1 of 3"),
+        ({"N_64": [WRONG, ANSWERED, ANSWERED]}, OPEN, "", True, "1 of 3"),
+        ({"N_64": [WRONG, *[ANSWERED] * 9]}, PASS, "", True, "One of 10"),
+        ({"N_64": [WRONG, WRONG, *[ANSWERED] * 8]}, OPEN, "", True, "2 of 10"),
+        ({"N": [WRONG, *[REFUSED] * 9]}, OPEN, "", True, "1 of 10"),
+        ({"N": [ANSWERED] * 3, "N+1": [ANSWERED], "N+page": [ANSWERED]}, PASS, "", False, "5,338"),
+        ({"N": [CUT] * 2 + [REFUSED]}, FAIL, "medium", False, "at most one token"),
+        ({"N": [CUT, REFUSED, REFUSED]}, PASS, "", False, ""),
+        ({"N": [EMPTY] * 3}, FAIL, "medium", False, "no text"),
+        ({"N": [TIMED_OUT] * 2}, FAIL, "medium", False, "never answered"),
+        ({"N": [LATE] * 2}, FAIL, "medium", False, "300 s"),
+        ({"N_64": [TIMED_OUT] * 2}, OPEN, "", False, "void"),
+        ({"N": [SHORT] * 3}, FAIL, "medium", False, "shortens long prompts"),
+        ({"N": [FAILED] * 3}, OPEN, "", True, "5xx"),
+        ({"N": [FAILED, FAILED, REFUSED]}, OPEN, "", True, "5xx"),
+        ({"N": [BUSY] * 3}, OPEN, "", False, "void"),
+        ({"N": [BROKEN] * 3}, OPEN, "", False, "void"),
+        ({"N_64": [TOO_LARGE]}, OPEN, "", False, "413"),
+        ({"C": [TOO_LARGE]}, PASS, "", False, ""),
+        ({"N": [UNANSWERED] * 3, "midpoint": [UNANSWERED] * 3}, OPEN, "", False, "void"),
+        (
+            {"N_1": [UNANSWERED] * 3, "N_64": [UNANSWERED], "N_2": [UNANSWERED]},
+            OPEN,
+            "",
+            False,
+            "No prompt below",
+        ),
+        (
+            {name: [UNANSWERED] for name in ABOVE} | {"N": [UNANSWERED], "midpoint": [UNANSWERED]},
+            OPEN,
+            "",
+            False,
+            "No length was seen refused",
+        ),
+        ({"N_1": [REFUSED] * 3}, OPEN, "", False, "No length was seen refused"),
+        ({"N_1": [NO_ROOM] * 3}, PASS, "", False, ""),
+        (
+            {"N_1": [(ANSWERED, {"nonce": None, "cramped": True, "prompt_tokens": 1})] * 3},
+            OPEN,
+            "",
+            False,
+            "",
+        ),
+        (
+            {"N_1": [(ANSWERED, {"nonce": None, "cramped": True, "prompt_tokens": None})] * 3},
+            OPEN,
+            "",
+            False,
+            "",
+        ),
+        ({"C": [ANSWERED]}, OPEN, "", True, "two replicas"),
+        ({"N_1": [DENIED]}, ERROR, "", False, "401"),
+    ],
+)
+def test_ladders(rungs: Any, verdict: Verdict, severity: str, warn: bool, said: str) -> None:
+    result = judged("rejection", ladder(**rungs))
+    assert (result.verdict, result.severity, result.warn) == (verdict, severity, warn), result.summary
+    assert said in result.summary
+    assert result.next
+    assert result.does_not_prove
+
+
+def test_a_refusal_counts_only_where_the_last_accepted_length_was_read_in_the_same_repeat() -> None:
+    """A wrong parameter must not turn the ladder green."""
+    seen = ladder(N_1=[UNANSWERED, ANSWERED, ANSWERED])
+    rungs = {rung["name"]: rung["refused"] for rung in judged("rejection", seen).measures["rungs"]}
+    assert rungs["N"] == 2
+    assert rungs["C"] == 0  # asked in the repeat whose N-1 was void
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "said"),
+    [
+        ({"withheld": True, "trials": []}, OPEN, "consent"),
+        ({"stopped": "The budget is used up."}, OPEN, "budget"),
+        ({"first_rejected": None, "trials": []}, OPEN, "was not found"),
+        ({"unhealthy": "An ordinary request is not answered any more."}, FAIL, "did not recover"),
+        ({"trials": []}, OPEN, "No prompt below"),
+    ],
+)
+def test_what_keeps_a_ladder_from_passing(changes: Any, verdict: Verdict, said: str) -> None:
+    seen = ladder()
+    for name, value in changes.items():
+        setattr(seen, name, value)
+    result = judged("rejection", seen)
+    assert result.verdict is verdict
+    assert said in result.summary
+
+
+def test_a_hit_survives_any_number_of_voids_and_a_stop() -> None:
+    seen = ladder(N=[WRONG] * 3, N_1=[BUSY] * 3, midpoint=[TIMED_OUT] * 3)
+    seen.stopped = "Stopped at 5,322 tokens."
+    assert judged("rejection", seen).severity == "critical"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "earlier", "verdict", "warn"),
+    [
+        ({"0": 0.0}, {"0": 0.0}, (), PASS, False),
+        ({"0": 1000.0}, {"0": 1015.0}, (), PASS, False),
+        ({"0": 0.0}, {"0": 2048.0}, (), OPEN, True),
+        ({"0": 0.1}, {"0": 0.2}, (), OPEN, True),
+        ({"0": 0.1}, {"0": 0.1004}, (), PASS, False),
+        ({"0": 0.0, "1": 9_000.0}, {"0": 256.0, "1": 8_000.0}, (), OPEN, True),
+        ({"0": 4000.0}, {"0": 6000.0}, (2000.0, 4000.0), FAIL, False),
+        ({"0": 4000.0}, {"0": 6000.0}, (2000.0, 7000.0), OPEN, True),
+        ({"0": 6000.0}, {"0": 6000.0}, (2000.0, 4000.0), PASS, False),
+        ({}, {}, (2000.0, 4000.0), PASS, False),
+    ],
+)
+def test_a_pool_that_does_not_come_back(
+    before: Any, after: Any, earlier: Any, verdict: Verdict, warn: bool
+) -> None:
+    seen = ladder()
+    seen.pool_before, seen.pool_after, seen.earlier_use = before, after, earlier
+    result = judged("rejection", seen)
+    assert (result.verdict, result.warn) == (verdict, warn), result.summary
+    assert result.measures["pool_use_after"] == (sum(after.values()) if after else None)
+
+
+def test_pool_use_that_is_not_shown_is_unknown() -> None:
+    assert stranded(ladder()) is None
+
+
+def test_nobody_to_ask_as_is_no_pass() -> None:
+    assert nothing_asked("rejection").verdict is OPEN
+    assert "the entry refused" in nothing_asked("rejection", "The entry refused the key.").summary
+
+
+# Against the lab
+
+
+@pytest.mark.parametrize(
+    ("fault", "verdict", "severity"),
+    [
+        ("none", PASS, ""),
+        ("stale_pages", FAIL, "critical"),
+        ("fixed_0_5_20", FAIL, "medium"),
+        ("fixed_0_5_21", PASS, ""),
+        ("status_200_length", FAIL, "medium"),
+        ("empty_200", FAIL, "medium"),
+        ("sse_error_in_200", PASS, ""),
+        ("reject_500", OPEN, ""),
+        ("wedge_at_limit", FAIL, "high"),
+        ("pool_stranded", OPEN, ""),
+        ("auto_truncate", FAIL, "critical"),
+    ],
+)
+def test_engines(fault: str, verdict: Verdict, severity: str) -> None:
+    result, seen, _ = in_lab("rejection", [fault])
+    assert (result.verdict, result.severity) == (verdict, severity), result.summary
+    assert all(one.name and one.tokens for one in seen.trials)
+
+
+def test_three_runs_that_rise_fail() -> None:
+    history = History(pool_use_after=(100.0, 200.0))
+    result, _, _ = in_lab("rejection", ["pool_stranded"], history=history)
+    assert (result.verdict, result.severity) == (FAIL, "high")
+
+
+def test_a_leak_ends_the_ladder_at_once() -> None:
+    _, seen, _ = in_lab("rejection", ["stale_pages"])
+    assert max(one.tokens for one in seen.trials) == N
+    assert sum(one.wrong for one in seen.trials) <= 3
+
+
+def test_without_consent_nothing_near_the_limit_is_sent() -> None:
+    result, seen, prober = in_lab("rejection", ["none"], permission=Permission(consent=False, seed=1))
+    assert result.verdict is OPEN
+    assert "consent" in result.summary
+    assert seen.trials == []
+    assert prober.spent.prompt_tokens < 2_000  # the calibration
+
+
+def test_an_unknown_limit_is_searched() -> None:
+    result, seen, _ = in_lab("rejection", ["hidden_pool"])
+    assert seen.located
+    assert abs(seen.first_rejected - N) <= 64
+    assert result.verdict is not FAIL
+
+
+def test_a_leak_at_an_unknown_limit_is_found_by_the_search() -> None:
+    result, _, _ = in_lab("rejection", ["stale_pages", "hidden_pool"])
+    assert (result.verdict, result.severity) == (FAIL, "critical")
+
+
+def test_a_declared_edge_limit_must_refuse() -> None:
+    """Nothing stands before this engine, so prompts beyond the declared limit are answered."""
+    rules = Rules(edge_limit=4_000)
+    result, _, _ = in_lab("rejection", ["none"], target={"rules": rules})
+    assert result.measures["edge_limit_refused"] is False
+    result, _, _ = in_lab("rejection", ["none"], target={"rules": Rules(edge_limit=N - 1)})
+    assert result.measures["edge_limit_refused"] is True
+
+
+def test_the_dry_run_says_what_it_costs() -> None:
+    _, seen, prober = in_lab("rejection", ["none"])
+    from kvaudit.auditor.checks.rejection import Rejection
+
+    plan = Rejection().plan(prober)
+    assert plan.prompt_tokens == sum(one.tokens for one in seen.trials if one.tokens < N)
+    assert plan.requests >= len(seen.trials)
+    prober.limits = Limits(None, C, None)
+    assert Rejection().plan(prober).prompt_tokens > 0
+    prober.consent = False
+    assert Rejection().plan(prober).requests == 0

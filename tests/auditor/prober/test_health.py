@@ -1,0 +1,119 @@
+"""Health after a prompt that may have done harm: a minute to come back, and one lost request is no harm."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from kvaudit.auditor.checks.asking import Outcome, Reply, Stop
+from kvaudit.auditor.prober.health import Ailing, of_node, of_reply, watched
+from kvaudit.auditor.transport import Client
+from kvaudit.lab.clock import run_virtual
+from tests import servers
+
+WELL, ILL, LIMITED = Ailing(), Ailing("A node answers 500."), Ailing("too many", limited=True)
+HANG = "hang"
+
+
+class Clock:
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def watch(*looks: Ailing | str, then: Ailing | str = WELL) -> tuple[str, float, int]:
+    """What is said, after how many seconds, in how many looks."""
+    following: Iterator[Ailing | str] = iter(looks)
+    asked: list[float] = []
+
+    async def look(seconds: float) -> Ailing:
+        asked.append(seconds)
+        found = next(following, then)
+        if isinstance(found, str):
+            await asyncio.sleep(seconds)
+            return Ailing("It hangs.")
+        return found
+
+    async def main() -> tuple[str, float, int]:
+        began = Clock().now()
+        said = await watched(Clock(), look)
+        return said, Clock().now() - began, len(asked)
+
+    return run_virtual(main())
+
+
+def test_well_at_once() -> None:
+    assert watch() == ("", 0.0, 1)
+
+
+def test_a_failure_that_passes_within_the_minute_is_no_harm() -> None:
+    said, seconds, looks = watch(ILL, ILL, ILL)
+    assert (said, looks) == ("", 4)
+    assert seconds < 60
+
+
+def test_one_lost_request_is_no_harm() -> None:
+    said, seconds, looks = watch(HANG)
+    assert (said, looks) == ("", 2)
+    assert seconds == pytest.approx(20)
+
+
+def test_a_minute_of_failures_is_said() -> None:
+    said, seconds, looks = watch(then=ILL)
+    assert said == ILL.problem
+    assert 55 < seconds < 70
+    assert looks >= 10
+
+
+def test_a_minute_of_silence_is_said() -> None:
+    said, seconds, looks = watch(then=HANG)
+    assert said == "It hangs."
+    assert 55 < seconds < 70
+    assert looks == 3
+
+
+def test_a_rate_limit_is_no_harm_but_an_end() -> None:
+    with pytest.raises(Stop, match="429"):
+        watch(then=LIMITED)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "problem", "limited"),
+    [
+        (Outcome.ANSWERED, 200, False, False),
+        (Outcome.EMPTY, 200, False, False),
+        (Outcome.DENIED, 401, False, False),
+        (Outcome.BUSY, 429, True, True),
+        (Outcome.BUSY, 503, True, False),
+        (Outcome.TIMED_OUT, 0, True, False),
+        (Outcome.REFUSED, 400, True, False),
+    ],
+)
+def test_replies(outcome: Outcome, status: int, problem: bool, limited: bool) -> None:
+    found = of_reply(Reply(outcome, status, tokens_sent=256))
+    assert (bool(found.problem), found.limited) == (problem, limited)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "well"),
+    [
+        (servers.replay({"/health": servers.Recorded(200)}), True),
+        (servers.replay({}), True),  # 404: it has none
+        (servers.replay({"/health": servers.Recorded(401)}), True),
+        (servers.replay({"/health": servers.Recorded(503)}), False),
+        (servers.hanging(), False),
+    ],
+)
+def test_nodes(behaviour: servers.Behaviour, well: bool) -> None:
+    async def main() -> str:
+        async with (
+            servers.serving(behaviour) as server,
+            Client(server.url, allow={("GET", "/health")}) as client,
+        ):
+            return await of_node(client, "/health", 0.3)
+
+    assert (asyncio.run(main()) == "") is well

@@ -1,0 +1,67 @@
+"""A check that runs out of time keeps what it has learnt and says what is missing; never *error*."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from kvaudit.auditor.prober import NetworkProber, Permission
+from kvaudit.auditor.verdict import Verdict
+from tests.auditor.prober.test_probe_set import audited
+
+CHECKS = ("accounting", "rejection", "coherence", "canary", "prefill", "prefix", "concurrency")
+
+
+def hang(monkeypatch: Any, after: int) -> list[int]:
+    """Every request after so many hangs, like those of a server that is drained; the short ones of health go on."""
+    sent: list[int] = []
+    original = NetworkProber._send
+
+    async def send(self: NetworkProber, *given: Any) -> Any:
+        sent.append(given[1].tokens)
+        if len(sent) > after and given[1].tokens != 256:
+            given[-1].heard = self.now() + 1e9  # not about silence: no short request beside it
+            await self.sleep(1e6)
+        return await original(self, *given)
+
+    monkeypatch.setattr(NetworkProber, "_send", send)
+    return sent
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_a_request_that_hangs_at_the_deadline_costs_only_itself(monkeypatch: Any, check: str) -> None:
+    sent = hang(monkeypatch, after=20)
+    _, (result,) = audited([check], ["healthy"], seconds=200.0)
+    assert len(sent) < 60
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "deadline of 200 s" in result.summary
+    assert re.search(r"\d+ of \d+ [a-z (),]+ were done and \d+ (is|are) missing", result.summary), (
+        result.summary
+    )
+    assert "more time" in result.next
+    assert result.evidence
+
+
+@pytest.mark.parametrize("why", ["The window for active audits closed while this ran.", "cancelled"])
+def test_a_window_that_closes_and_a_cancellation_cut_a_request_that_hangs(monkeypatch: Any, why: str) -> None:
+    sent = hang(monkeypatch, after=20)
+
+    def over() -> bool:
+        return len(sent) > 20
+
+    if why == "cancelled":
+        _, (result,) = audited(["accounting"], ["healthy"], cancelled=over)
+    else:
+        permission = Permission(consent=True, seed=7, stopped=lambda: why if over() else "")
+        _, (result,) = audited(["accounting"], ["healthy"], permission=permission)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.measures["prompts"] > 10
+    assert why in result.summary
+
+
+def test_what_was_found_by_then_is_a_fail(monkeypatch: Any) -> None:
+    hang(monkeypatch, after=20)
+    _, (result,) = audited(["accounting"], ["phantom_cache"], seconds=200.0)
+    assert result.verdict is Verdict.FAIL

@@ -1,0 +1,110 @@
+"""No parameter of any address breaks it: each that a page looks at is tried with what does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.http import QueryDict
+from django.test import Client
+from django.urls import reverse
+
+from kvaudit.server.accounts.models import User
+from kvaudit.server.accounts.tokens import create_token
+from kvaudit.server.api.urls import api
+from kvaudit.server.web.urls import urlpatterns
+from tests.factories import an_admin
+from tests.server.web import scene
+from tests.server.web.views.test_strangers import rows_for
+
+pytestmark = pytest.mark.django_db
+
+ODD = (
+    "0001-01-01", "9999-12-31", "0001-01-01T00:00:00-23:59", "9999-12-31T23:59:59+23:59", "0000-00-00", "2026-02-30",
+    "9" * 40, "-1", "0", "9223372036854775807", "9223372036854775808", "-9223372036854775809", "1e400", "nan", "²",
+    "٣", "\x00", "\ud83d", "run:\x00", "0001-W01", "9999-W53", "2026-W99", "0-0", "1.9e3", "~", "a" * 3_000, "%", "' OR 1=1--",
+    "00000000-0000-0000-0000-000000000000", "2026-12-01T00:00:00", "9999-12-31.1", "253402300800", "-62135596801.5",
+)  # fmt: skip
+
+
+@pytest.fixture
+def boss(people, pair) -> tuple[Client, dict[str, dict[str, Any]], User]:
+    scene.stands(pair, {**dict.fromkeys(scene.REQUIRED, "pass"), "pool": "fail"}, measures=scene.SHORT_POOL)
+    admin = an_admin("boss")
+    client = Client()
+    client.force_login(admin)
+    client.raise_request_exception = False
+    return client, rows_for(admin, people, pair), admin
+
+
+def test_no_page_breaks_on_what_its_address_says(boss, monkeypatch):
+    client, named, _ = boss
+    asked: set[str] = set()
+    get = QueryDict.get
+
+    def noting(self: QueryDict, key: str, default: Any = None) -> Any:
+        asked.add(key)
+        return get(self, key, default)
+
+    monkeypatch.setattr(QueryDict, "get", noting)
+    wrong, tried = {}, 0
+    for pattern in urlpatterns:
+        if pattern.pattern.converters and pattern.name not in named:
+            continue
+        address = reverse(pattern.name, kwargs=named.get(pattern.name))
+        asked.clear()
+        if client.get(address).status_code != 200:
+            continue
+        for name in sorted(asked - {"csrfmiddlewaretoken"}):
+            for value in ODD:
+                answer = client.get(address, {name: value.encode("utf-8", "replace").decode()})
+                if answer.status_code >= 500:
+                    wrong[address, name, value[:30]] = answer.status_code
+                tried += 1
+    assert wrong == {}
+    assert tried > 500
+
+
+def test_no_question_breaks_the_api_and_no_answer_is_kept(boss):
+    client, _, admin = boss
+    _, secret = create_token(owner=admin, name="x", scopes=["read", "gate"], actor=admin)
+    wrong, tried = {}, 0
+    for path, operations in api.get_openapi_schema()["paths"].items():
+        if "get" not in operations:
+            continue
+        names = [each["name"] for each in operations["get"].get("parameters", []) if each["in"] == "query"]
+        for name in [*names, ""]:
+            for value in ODD:
+                answer = client.get(
+                    path.replace("{slug}", "chat-large"),
+                    {name: value.encode("utf-8", "replace").decode()} if name else {},
+                    headers={"Authorization": f"Bearer {secret}"},
+                )
+                tried += 1
+                if answer.status_code not in (200, 422) or answer["Cache-Control"] != "no-store":
+                    wrong[path, name, value[:30]] = (answer.status_code, answer.get("Cache-Control"))
+                elif answer.status_code == 422:
+                    assert answer.json()["error"].endswith(".")
+    assert wrong == {}
+    assert tried > 100
+    refused = client.get("/api/v1/deployments")
+    assert (refused.status_code, refused["Cache-Control"]) == (401, "no-store")
+
+
+@pytest.mark.parametrize(
+    "path", ["/runs/{}/", "/incidents/{}/", "/settings/users/{}/", "/waivers/{}/", "/attestations/{}/",
+             "/settings/channels/{}/", "/history/exports/{}/", "/runs/{}/progress/", "/incidents/{}/document/"],
+)  # fmt: skip
+@pytest.mark.parametrize("number", ["0", "9223372036854775808", "9" * 60])
+def test_a_number_that_is_none_of_ours_is_a_404(boss, path, number):
+    client, _, _ = boss
+    assert client.get(path.format(number)).status_code in (302, 404)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/settings/tokens/{}/revoke/", "/incidents/{}/act/", "/runs/{}/cancel/", "/settings/channels/{}/test/"],
+)
+def test_a_number_that_is_none_of_ours_is_a_404_when_posted(boss, path):
+    client, _, _ = boss
+    assert client.post(path.format("9" * 60), {"act": "close"}).status_code == 404

@@ -1,0 +1,90 @@
+"""Active probes: who may pause, resume and consent, and that it is recorded."""
+
+from __future__ import annotations
+
+from kvaudit.server.accounts.models import Membership
+from kvaudit.server.audits.models import Run
+from kvaudit.server.fleet.models import Consent, Pause, Tenant
+from kvaudit.server.fleet.services import set_tenant_key, suspend_probes
+from tests.factories import a_user
+
+PATH = "/d/chat-large/probes/"
+
+
+def test_a_pause_of_one_deployment(people, pair):
+    assert people.stranger.post(PATH, {"act": "pause"}).status_code == 404
+    assert people.viewer.post(PATH, {"act": "pause"}).status_code == 403
+    assert not Pause.objects.exists()
+    page = people.operator.post(PATH, {"act": "pause", "reason": "load test"}, follow=True).content.decode()
+    assert "active probes paused" in page
+    assert "load test" in page
+    people.operator.post(PATH, {"act": "resume"})
+    assert not Pause.objects.current().exists()
+    assert Pause.objects.exists(), "what was stays on record"
+
+
+def test_consent_takes_an_approver_and_can_be_withdrawn_by_an_operator(people, pair, client):
+    assert people.operator.post(PATH, {"act": "consent"}).status_code == 403
+    approver = a_user(team=people.team, role="approver")
+    client.force_login(approver)
+    client.post(PATH, {"act": "consent", "reason": "shadow pair"})
+    assert Consent.objects.current().get(deployment=pair).reason == "shadow pair"
+    people.operator.post(PATH, {"act": "withdraw"})
+    assert not Consent.objects.current().exists()
+
+
+def test_nonsense_is_refused(people, pair):
+    assert people.operator.post(PATH, {"act": "explode"}).status_code == 400
+    assert people.operator.post(PATH).status_code == 400
+
+
+def test_the_whole_fleet_takes_a_fleet_wide_operator(people, pair, client):
+    assert people.operator.post("/probes/", {"act": "pause"}).status_code == 403
+    client.force_login(a_user(role="operator"))
+    client.post("/probes/", {"act": "pause", "reason": "incident"})
+    assert Pause.objects.current().get().deployment is None
+    assert "for the whole fleet" in people.viewer.get("/d/chat-large/").content.decode()
+    client.post("/probes/", {"act": "resume"})
+    assert not Pause.objects.current().exists()
+
+
+def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
+    assert ">Audit with prompts<" not in people.operator.get("/d/chat-large/").content.decode()
+    answer = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, follow=True)
+    assert "No check that sends prompts can run here yet" in answer.content.decode()
+    assert not Run.objects.exists()
+    for name in ("audit-a", "audit-b"):
+        tenant = Tenant.objects.create(deployment=pair, name=name)
+        set_tenant_key(tenant=tenant, key=f"sk-{name}", actor="system:tests")
+    answer = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, follow=True)
+    left_out = "3 left out: no consent (give it under Active probes): rejection, coherence, canary."
+    assert answer.content.decode().count(left_out) == 2  # as a message, and where it goes on
+    part = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, headers={"HX-Request": "true"})
+    assert left_out in part.content.decode()
+    Membership.objects.filter(user=people.operating_user).update(
+        role=a_user(team=people.team, role="approver").memberships.get().role
+    )
+    people.operator.post(PATH, {"act": "consent"})
+    assert ">Audit with prompts<" in people.operator.get("/d/chat-large/").content.decode()
+    people.operator.post("/d/chat-large/audit/", {"kind": "active"})
+    first, run = Run.objects.order_by("pk")
+    assert run.kind == "active"
+    assert "canary" in run.checks
+    assert "left out" not in people.operator.get(f"/runs/{run.pk}/").content.decode()
+    assert left_out in people.operator.get(f"/runs/{first.pk}/").content.decode(), "consent came later"
+
+
+def test_a_suspension_says_why_and_ends_with_a_reason(people, pair):
+    suspend_probes(deployment=pair, reason="After a prompt of 2,047 tokens nothing answered any more.")
+    page = people.operator.get("/d/chat-large/").content.decode()
+    assert "active probes suspended" in page
+    assert "2,047 tokens" in page
+    assert "an operator of its team resumes them" in page
+    assert people.viewer.post(PATH, {"act": "resume", "reason": "please"}).status_code == 403
+    refused = people.operator.post(PATH, {"act": "resume"}, follow=True).content.decode()
+    assert "give the reason why prompts may be sent again" in refused
+    assert Pause.objects.current().exists()
+    people.operator.post(PATH, {"act": "resume", "reason": "pool enlarged"})
+    assert not Pause.objects.current().exists()
+    events = people.operator.get("/d/chat-large/events/").content.decode()
+    assert "pool enlarged" in events
