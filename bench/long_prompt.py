@@ -28,7 +28,7 @@ import orjson
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from kvaudit.auditor.checks.asking import Limits, Outcome  # noqa: E402
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome  # noqa: E402
 from kvaudit.auditor.engines.completion import Dialect, Mode, Wish  # noqa: E402
 from kvaudit.auditor.prober import NetworkProber  # noqa: E402
 from kvaudit.auditor.text.markers import draw_marker, seeded  # noqa: E402

@@ -29,7 +29,7 @@ from kvaudit.auditor.text.quoting import quoted, without_keys
 from kvaudit.auditor.transport import KeyForElsewhere, origin_of
 
 if TYPE_CHECKING:
-    from kvaudit.auditor.checks.session_api import SessionPlan
+    from kvaudit.auditor.checks.session.api import SessionPlan
 
 __all__ = (
     "Credentials",

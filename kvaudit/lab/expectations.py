@@ -12,21 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-CHECKS = (
-    "pool",
-    "version",
-    "drift",
-    "exposure",
-    "rejection",
-    "canary",
-    "coherence",
-    "accounting",
-    "prefill",
-    "prefix",
-    "concurrency",
-    "session",
-)
-"""All checks of the product, in its order."""
+from kvaudit.auditor.checks import ACTIVE, MODULES, PASSIVE
 
 NOT_PASS = "fail|inconclusive|error"
 NOT_APPLICABLE: Mapping[str, str] = {"session": "the lab serves no session API"}
@@ -52,7 +38,7 @@ class Row:
 
 SMALL: Mapping[str, Any] = {}
 # A node that cannot be read is an error of every reading; the active checks have no limit to go by and do not ask.
-UNREADABLE = dict.fromkeys(CHECKS[:4], "error") | dict.fromkeys(CHECKS[4:], "inconclusive")
+UNREADABLE = dict.fromkeys(PASSIVE, "error") | dict.fromkeys(ACTIVE, "inconclusive")
 # Nothing can be said to fill, or to have come near, a pool whose size nobody tells.
 UNKNOWN_POOL = dict.fromkeys(("pool", "canary", "coherence", "prefill", "concurrency"), "inconclusive")
 _AT_THE_LIMIT = ("rejection", "canary", "coherence", "prefill")
@@ -185,7 +171,7 @@ ROWS = (
     ),
     Row("gateway_cache", ("gateway_cache",), {"prefix": "fail"}),
     # four of ten answers fail, the draw decides which: any check may end in any way, only never all in pass
-    Row("flaky", ("flaky",), dict.fromkeys(CHECKS, "fail|inconclusive|error|pass"), roll_up="not pass"),
+    Row("flaky", ("flaky",), dict.fromkeys(MODULES, "fail|inconclusive|error|pass"), roll_up="not pass"),
     Row("dripping", ("dripping",), UNREADABLE, roll_up="not pass"),
     Row("bomb", ("bomb",), UNREADABLE, roll_up="not pass"),
     Row("redirect", ("redirect",), UNREADABLE, roll_up="not pass"),
@@ -208,7 +194,7 @@ ROWS = (
         "capacity_change",
         ("capacity_change",),
         # every 50 requests the node comes back another: a check that is at work then cannot conclude
-        {"drift": "fail"} | dict.fromkeys(CHECKS[4:], "pass|inconclusive"),
+        {"drift": "fail"} | dict.fromkeys(ACTIVE, "pass|inconclusive"),
         requests_between=60,
     ),
 )

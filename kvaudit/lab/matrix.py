@@ -22,7 +22,7 @@ from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import with_options
-from kvaudit.lab.expectations import CHECKS, NOT_APPLICABLE, ROWS, Row
+from kvaudit.lab.expectations import NOT_APPLICABLE, ROWS, Row
 from kvaudit.lab.inprocess import InProcess, in_process
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ def command(faults: Sequence[str], checks: Sequence[str], *, as_json: bool) -> i
         if name not in known:
             raise ValueError(f"there is no matrix row called {name!r}; rows are {', '.join(known)}")
     for check in checks:
-        if check not in CHECKS:
-            raise ValueError(f"there is no check called {check!r}; checks are {', '.join(CHECKS)}")
+        if check not in registry.MODULES:
+            raise ValueError(f"there is no check called {check!r}; checks are {', '.join(registry.MODULES)}")
     rows = [known[name] for name in faults] or list(ROWS)
-    wanted = [check for check in CHECKS if check in checks] or list(CHECKS)
+    wanted = [check for check in registry.MODULES if check in checks] or list(registry.MODULES)
     done: list[Cell] = []
     for cell in cells(rows, wanted):
         done.append(cell)

@@ -1,44 +1,75 @@
-"""The checks, one module each, registered by decorator; a check is imported when it is asked for."""
+"""The checks, a package each: what a check is (`descriptor.Check`) stands in its ``__init__.py``, how it asks in
+``probe.py``, how it decides in ``verdict.py``. They are found by looking into this folder, so there is no list to keep.
+
+Descriptors are read here at once; what asks is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
-CheckClass = TypeVar("CheckClass", bound=type[Any])
-
-PASSIVE = ("pool", "version", "drift", "exposure")
-ACTIVE = ("accounting", "rejection", "coherence", "canary", "prefill", "prefix", "concurrency", "session")
-"""The gentlest first, since the first verified hit ends a set."""
-
-OPT_IN = ("concurrency", "session")
-"""Asked only where a plan or a person names them: the first puts a target under load, the second talks
-to an API that a fleet file has to describe."""
-
-LEAK = ("canary", "rejection", "coherence", "concurrency", "prefix", "session")
-"""Checks that read answers: their *critical* fail shows one that did not come from its own prompt."""
-
-MODULES = (*PASSIVE, *ACTIVE)
-
-_KEYS = {"none": 0, "one tenant": 1, "two tenants": 2}
-
-_registered: dict[str, Any] = {}
+from kvaudit.auditor.checks.descriptor import Check, Meaning, Measures
 
 
-def register(check: CheckClass) -> CheckClass:
-    """Class decorator: make the check known under its ``id``."""
-    _registered[check.id] = check()
-    return check
+def _found() -> Iterator[Check]:
+    for module in pkgutil.iter_modules(__path__):
+        if module.ispkg:
+            check: Check = import_module(f"{__name__}.{module.name}").CHECK
+            if (check.package or check.id) != module.name:
+                raise ValueError(
+                    f"the package {module.name} describes {check.id!r}: say package={module.name!r}"
+                )
+            yield check
+
+
+CHECKS: Mapping[str, Check] = {check.id: check for check in sorted(_found(), key=lambda check: check.order)}
+"""Id -> descriptor, in the order in which a run asks and a page shows them."""
+
+MODULES = tuple(CHECKS)
+PASSIVE = tuple(check.id for check in CHECKS.values() if check.kind == "passive")
+ACTIVE = tuple(check.id for check in CHECKS.values() if check.kind == "active")
+
+
+def where(wanted: str, value: object = True) -> tuple[str, ...]:
+    """Ids of the checks whose descriptor has ``value`` under the name ``wanted``, in order."""
+    return tuple(check.id for check in CHECKS.values() if getattr(check, wanted) == value)
+
+
+def describe(check_id: str) -> Check:
+    """The descriptor; ValueError with a sentence where there is no such check."""
+    if check_id not in MODULES:
+        raise ValueError(f"there is no check called {check_id!r}; the checks are {', '.join(MODULES)}")
+    return CHECKS[check_id]
 
 
 def get(check_id: str) -> Any:
-    """The check with this id; ValueError with a sentence when there is none."""
-    if check_id not in MODULES:
-        raise ValueError(f"there is no check called {check_id!r}; the checks are {', '.join(MODULES)}")
-    import_module(f"kvaudit.auditor.checks.{check_id}")
-    return _registered[check_id]
+    """What asks and judges (`contract.Probe`), imported now. ValueError as `describe`."""
+    check = describe(check_id)
+    return import_module(f"{__name__}.{check.package or check.id}.probe").PROBE
 
 
 def keys_needed(check_id: str) -> int:
-    """Tenants whose keys a check asks with; ValueError as `get`."""
-    return _KEYS[get(check_id).needs]
+    """Tenants whose keys a check asks with; ValueError as `describe`."""
+    return describe(check_id).tenants
+
+
+def meaning(check_id: str, severity: str) -> Meaning:
+    """What a fail says about tenants. A check of another release, which this one does not know, is taken at its
+    severity: *critical* is a leak."""
+    if check_id in CHECKS:
+        return CHECKS[check_id].meaning(severity)
+    return Meaning.LEAK if severity == "critical" else Meaning.CONFIGURATION
+
+
+def failing_lengths(check_id: str, measures: Measures) -> list[int]:
+    """Tokens of the prompts that showed a fail, ascending; [] where the check names none."""
+    found = CHECKS[check_id].failing_lengths(measures) if check_id in CHECKS else ()
+    return sorted({length for length in found if length > 0})
+
+
+def answered_lengths(check_id: str, measures: Measures) -> set[int]:
+    """Tokens of the prompts of a run that got a valid answer or a refusal that counts."""
+    return set(CHECKS[check_id].answered_lengths(measures)) if check_id in CHECKS else set()

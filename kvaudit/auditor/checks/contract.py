@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kvaudit.auditor.readings import EngineFacts, Fingerprint
 from kvaudit.auditor.verdict import Evidence, Result
 
 if TYPE_CHECKING:  # active checks bring it with them; the gate starts without
-    from kvaudit.auditor.checks.asking import Prober
-    from kvaudit.auditor.checks.session_api import SessionWire
+    from kvaudit.auditor.checks.prober_protocol import Prober
+    from kvaudit.auditor.checks.session.api import SessionWire
 
 Seen = TypeVar("Seen")
 
@@ -105,26 +105,10 @@ class Audit:
     replayed: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a check takes: requests and prompt tokens (0 for passive checks)."""
+class Probe(Protocol[Seen]):
+    """How a check asks and judges: the ``PROBE`` of a check's `probe` module."""
 
-    requests: int = 0
-    prompt_tokens: int = 0
-
-
-class Check(Protocol[Seen]):
-    """A check. Register the class with `kvaudit.auditor.checks.register`; its docstring is its page."""
-
-    id: ClassVar[str]
-    title: ClassVar[str]
-    why: ClassVar[str]
-    items: ClassVar[tuple[str, ...]]  # checklist items it answers: "1".."5", "A".."D"
-    engines: ClassVar[frozenset[str]]  # engine ids; empty = all
-    needs: ClassVar[Literal["none", "one tenant", "two tenants"]]
-    kind: ClassVar[Literal["passive", "active"]]
-    # A check that judges with what only kvaudit[stats] installs says so in ``packages``, importable names: without
-    # them it is not asked.
+    id: str
 
     async def observe(self, audit: Audit) -> Seen:
         """Talk to the target and return a plain observation."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kvaudit.auditor.checks.asking import Limits, Outcome, Prober, Reply
 from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Reply
 from kvaudit.auditor.text.prompts import Nonce
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 

@@ -19,7 +19,7 @@ from kvaudit.auditor.commands.given import chosen
 from kvaudit.auditor.targets import Target
 from kvaudit.auditor.verdict import Result, Verdict, roll_up, worse
 
-CHECKS = ("pool", "version")
+CHECKS = registry.where("read_at_gate")
 NOT_CONSULTED = "(history and quarantine not consulted)"
 PAUSES = (0.5, 1.0, 2.0, 3.0)
 """Seconds between two attempts of ``--wait``; the last one repeats."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.auditor import report, runner
-from kvaudit.auditor.checks import ACTIVE, MODULES
+from kvaudit.auditor.checks import ACTIVE, CHECKS, MODULES, PASSIVE
 from kvaudit.auditor.checks.contract import NodeSeen
 from kvaudit.auditor.commands import arguments as flags
 from kvaudit.auditor.commands.given import chosen
@@ -19,10 +19,10 @@ from kvaudit.auditor.verdict import Result, Verdict
 if TYPE_CHECKING:
     from kvaudit.auditor.prober import Permission
 
-PASSIVE_DEFAULT = ("pool", "version", "exposure")
+PASSIVE_DEFAULT = tuple(check for check in PASSIVE if CHECKS[check].probed)
 """Without names: every passive check that needs no history."""
 
-ACTIVE_DEFAULT = ("accounting", "rejection", "coherence", "canary")
+ACTIVE_DEFAULT = tuple(check for check in ACTIVE if CHECKS[check].probed)
 """Without names but with an entry and a tenant's key: the checks of a nightly plan, gentlest first."""
 
 ACTIVE_SECONDS = 4 * 3600.0

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from kvaudit.auditor.checks import MODULES
 from kvaudit.auditor.fleetfile import from_csv, from_yaml, values
 from kvaudit.auditor.fleetfile.reader import SECRET_WORDS
 from kvaudit.auditor.text.quoting import HIDDEN, without_keys
@@ -28,7 +29,7 @@ _NAMES_A_VARIABLE = frozenset({"key_env", "headers_env", "salt_env", "tenants"})
 _VARIABLES = re.compile(r"[\"']?(?:[A-Za-z][\w -]{0,60}=)?[A-Z_][A-Z0-9_]{0,127}[\"']?")
 _FIELD = re.compile(r"(?P<name>[\"']?[A-Za-z_][\w.-]{0,60}[\"']?)\s*:(?:\s+|\Z)")
 _FRAME = re.compile(r"[\s\-{}\[\],]*")
-_WORDS = frozenset({*values.CHECKS, *values.DAYS, *values.ROLES})
+_WORDS = frozenset({*MODULES, *values.DAYS, *values.ROLES})
 
 
 class Mistake(Protocol):

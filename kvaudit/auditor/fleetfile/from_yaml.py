@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from kvaudit.auditor.checks import MODULES
 from kvaudit.auditor.fleetfile import values
 from kvaudit.auditor.fleetfile.keys import equal_variables
 from kvaudit.auditor.fleetfile.reader import Enough, Reader
@@ -22,7 +23,7 @@ from kvaudit.auditor.fleetfile.values import Wrong
 from kvaudit.auditor.text.quoting import quoted
 
 if TYPE_CHECKING:
-    from kvaudit.auditor.checks.session_api import SessionPlan
+    from kvaudit.auditor.checks.session.api import SessionPlan
 
 FILE_FIELDS = ("schema", "deployments")
 DEPLOYMENT_FIELDS = (
@@ -206,7 +207,7 @@ class _FleetReader(Reader):
         checks = tuple(
             check
             for item in self.items(fields.get("checks"), "checks")
-            if (check := self.value(item, lambda value: values.choice(value, "a check", values.CHECKS), ""))
+            if (check := self.value(item, lambda value: values.choice(value, "a check", MODULES), ""))
         )
         if not checks:
             self.wrong(branch.line, "A plan must name its checks, such as [version, pool, drift].")

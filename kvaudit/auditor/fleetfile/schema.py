@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.auditor.text.quoting import without_keys
 
 if TYPE_CHECKING:
-    from kvaudit.auditor.checks.session_api import SessionPlan
+    from kvaudit.auditor.checks.session.api import SessionPlan
 
 SCHEMA = "kvaudit.fleet/1"
 LARGEST_FILE = 4 * 1024 * 1024

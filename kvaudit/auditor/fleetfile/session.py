@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kvaudit.auditor.checks.session_api import (
+from kvaudit.auditor.checks.session.api import (
     METHODS,
     NAME,
     NEEDED,

@@ -13,20 +13,6 @@ from kvaudit.auditor.text.quoting import nearest, quoted
 
 ROLES = ("prefill", "decode", "unified")
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-CHECKS = (
-    "pool",
-    "version",
-    "rejection",
-    "canary",
-    "coherence",
-    "accounting",
-    "prefill",
-    "prefix",
-    "concurrency",
-    "drift",
-    "exposure",
-    "session",
-)
 POINTERS = ("capacity", "max_request", "in_use", "shards", "version")
 LARGEST_TOKENS = 10**12
 SHORTEST_INTERVAL = 2

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from kvaudit.auditor.checks.asking import Outcome, Reply, Stop
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply, Stop
 from kvaudit.auditor.prober.wire import Wire
 from kvaudit.auditor.transport import Limits as WireLimits
 from kvaudit.auditor.transport import TransportError

@@ -1,4 +1,4 @@
-"""`kvaudit.auditor.checks.asking.Prober` over wires."""
+"""`kvaudit.auditor.checks.prober_protocol.Prober` over wires."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from kvaudit.auditor.checks.asking import Limits, Outcome, Reply, Stop
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import Dialect, Mode, Wish
 from kvaudit.auditor.prober import health
 from kvaudit.auditor.prober.replies import Gathered, Scribe, Seal, longest_text, outcome_of

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kvaudit.auditor import checks as registry
-from kvaudit.auditor.checks.asking import Stop
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
+from kvaudit.auditor.checks.descriptor import Meaning
+from kvaudit.auditor.checks.prober_protocol import Stop
 from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
 from kvaudit.auditor.prober.session_wire import session_for
 from kvaudit.auditor.prober.setup import Permission, prober_for
@@ -148,10 +149,12 @@ class ProbeSet:
                 summary=f"{result.summary} {wedge.sentence}",
                 next=wedge.next_step,
             )
+        # Where *high* says that tenants were crossed, a wedge must not: nobody received anything.
+        crossed = registry.meaning(result.check, "high") is Meaning.LEAK
         return replace(
             result,
             verdict=Verdict.FAIL,
-            severity="high",
+            severity="medium" if crossed else "high",
             warn=False,
             measures=measures,
             summary=wedge.sentence,

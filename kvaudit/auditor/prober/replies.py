@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from kvaudit.auditor.checks.asking import Outcome, Reply
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.engines.completion import Call, Dialect, Said, Wish
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence

@@ -12,8 +12,8 @@ from typing import Any
 import httpcore
 import orjson
 
-from kvaudit.auditor.checks.asking import Stop
-from kvaudit.auditor.checks.session_api import Answer, Fill, SessionPlan, Step, fits, render_body, render_path
+from kvaudit.auditor.checks.prober_protocol import Stop
+from kvaudit.auditor.checks.session.api import Answer, Fill, SessionPlan, Step, fits, render_body, render_path
 from kvaudit.auditor.engines.generic import follow
 from kvaudit.auditor.prober.silence import until_stopped
 from kvaudit.auditor.targets import Credentials, Target
@@ -50,7 +50,7 @@ class StepClient(Client):
 
 
 class SessionClient:
-    """`kvaudit.auditor.checks.session_api.SessionWire` over real connections. Close it with `aclose`.
+    """`kvaudit.auditor.checks.session.api.SessionWire` over real connections. Close it with `aclose`.
 
     ``accounts`` are (name, credentials) of A and B; ``stopped`` gives the sentence why nothing more
     may be sent, or "". Each account has a client of its own; a third one is for both, so that its

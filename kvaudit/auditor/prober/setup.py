@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.checks.asking import Limits
 from kvaudit.auditor.checks.contract import NodeSeen, Rules
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.engines import reading
 from kvaudit.auditor.prober.network import UNKNOWN_REPLICA, CannotAsk, NetworkProber
 from kvaudit.auditor.prober.replies import Seal

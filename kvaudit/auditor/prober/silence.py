@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from kvaudit.auditor.checks.asking import Outcome, Reply, Stop
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply, Stop
 
 BESIDE = 20.0
 """Seconds without a frame after which a short request is sent beside a prompt."""

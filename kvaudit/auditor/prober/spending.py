@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvaudit.auditor.checks.asking import Limits, Stop
+from kvaudit.auditor.checks.prober_protocol import Limits, Stop
 
 CONSENT_MARGIN = 8
 """Prompts of N - 8 tokens and more can wedge a server whose pool is smaller than its context: one

@@ -17,9 +17,9 @@ from kvaudit.server.fleet.models import Consent, Deployment, Tenant
 HOUR, DAY = 3600, 86400
 NIGHT = "0 2 * * *"
 
-HOURLY = ("pool", "version", "drift")
-DAILY = ("exposure", "accounting")
-NIGHTLY = ("rejection", "coherence", "canary")
+HOURLY = known_checks.where("cadence", "hourly")
+DAILY = known_checks.where("cadence", "daily")
+NIGHTLY = known_checks.where("cadence", "nightly")
 
 
 @dataclass(frozen=True, slots=True)

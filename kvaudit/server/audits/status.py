@@ -18,13 +18,13 @@ from kvaudit.server.audits.models import CheckState, Overdue, Plan, Planned
 from kvaudit.server.audits.narrow import Micros, among, micros
 from kvaudit.server.audits.narrow import when as moment_of
 
-GATE = ("pool", "version", "rejection", "canary")
+GATE = checks.where("gate")
 """The gate set of checklist item 5 (checks.md 10)."""
 
-ALWAYS_REQUIRED = ("pool", "version", "rejection", "canary", "coherence", "accounting", "drift")
+ALWAYS_REQUIRED = checks.where("required")
 """What checklist items 1-5 rest on, where this build has the check; plans add to it."""
 
-ONLY_PLANNED = frozenset({"exposure"})
+ONLY_PLANNED = frozenset(checks.where("planned_only"))
 """A fail of these counts where a plan runs them; of any other check it counts whoever asked (checks.md, Verdicts:
 any fail is a fail). Without that a leak that somebody found by hand would leave the deployment a pass; so would
 an inconclusive test after it."""

@@ -12,6 +12,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from kvaudit.auditor import checks
+from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.narrow import when
 from kvaudit.server.checklists.items import Item
@@ -38,15 +40,10 @@ class Status(StrEnum):
 
 _COMPLIES = frozenset({Status.PASS, Status.ATTESTED, Status.WAIVED})
 
-PROOF_OF_LEAK = frozenset({"canary"})
-"""A fail of these is another tenant's text in an answer, whatever it is graded."""
-MAY_PROVE_LEAK = frozenset({"rejection", "coherence", "prefill", "prefix", "concurrency", "session"})
-"""A fail of these graded *critical* is an answer out of foreign pages or another's session."""
-
 
 def proves_leak(check: str, severity: str) -> bool:
     """Whether a fail of this check, graded so, is another tenant's text or state in an answer."""
-    return check in PROOF_OF_LEAK or (check in MAY_PROVE_LEAK and severity == "critical")
+    return checks.meaning(check, severity) is Meaning.LEAK
 
 
 class Says(NamedTuple):

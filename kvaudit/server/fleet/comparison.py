@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvaudit.auditor.checks.pool_numbers import required_tokens
+from kvaudit.auditor.checks.pool.numbers import required_tokens
 from kvaudit.auditor.readings import FieldChange, Fingerprint, diff
 
 _COMPONENT = "components."

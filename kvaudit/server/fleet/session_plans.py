@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvaudit.auditor.checks.session_api import SessionPlan
+    from kvaudit.auditor.checks.session.api import SessionPlan
 
 
 def as_json(plan: SessionPlan | None) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def from_json(stored: Mapping[str, Any]) -> SessionPlan | None:
     """What `as_json` wrote."""
     if not stored:
         return None
-    from kvaudit.auditor.checks.session_api import SessionPlan, Step
+    from kvaudit.auditor.checks.session.api import SessionPlan, Step
 
     return SessionPlan(
         url=stored["url"],

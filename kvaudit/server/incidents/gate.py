@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict
 
-INTERNAL = ("canary", "rejection")
-CAPACITY = ("pool", "version")
+INTERNAL = checks.where("bounds")
+CAPACITY = checks.where("read_at_gate")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from django.db import transaction
 from django.db.models import Max
 
+from kvaudit.auditor import checks as known_checks
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import actor_name
@@ -134,7 +135,7 @@ def _cite(incident: Incident, result: Result) -> None:
     )
     if not new:
         return
-    lengths = evidence.failing_lengths(result.check_id, result.measures)
+    lengths = known_checks.failing_lengths(result.check_id, result.measures)
     shown = [length for length in (incident.affected_from, incident.affected_to, *lengths) if length]
     incident.affected_from, incident.affected_to = min(shown, default=None), max(shown, default=None)
     worse = min(
@@ -268,5 +269,5 @@ def lengths_of(incident: Incident, checks: Iterable[str]) -> dict[str, list[int]
     found: dict[str, set[int]] = {check: set() for check in checks}
     for check, measures in incident.citations.values_list("result__check_id", "result__measures"):
         if check in found and isinstance(measures, dict):
-            found[check].update(evidence.failing_lengths(check, measures))
+            found[check].update(known_checks.failing_lengths(check, measures))
     return {check: sorted(lengths) for check, lengths in found.items()}

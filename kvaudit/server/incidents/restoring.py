@@ -6,6 +6,7 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, Max
 
+from kvaudit.auditor import checks as known_checks
 from kvaudit.auditor.readings import Fingerprint, deployment_digest
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
@@ -17,7 +18,7 @@ from kvaudit.server.audits.models import Result, Run, RunState
 from kvaudit.server.checklists.attesting import File, store
 from kvaudit.server.checklists.scope import ClaimProblem
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, NodeSnapshot
-from kvaudit.server.incidents import evidence, gate, opening, quarantining, rederived
+from kvaudit.server.incidents import gate, opening, quarantining, rederived
 from kvaudit.server.incidents.gate import External, Facts, Ran, Requirement
 from kvaudit.server.incidents.models import (
     ExternalResult,
@@ -90,7 +91,7 @@ def facts_of(incident: Incident) -> Facts:
             )
             for row in incident.external_results.all()
         ],
-        exact=evidence.REPLAYABLE,
+        exact=frozenset(known_checks.where("replayable")),
         failed_at=incident.last_evidence_at,
         doubts=[*unproved.values(), *rederived.tests_differing(incident)],
     )
@@ -109,7 +110,7 @@ def _ran(row: Result, replay: bool) -> Ran:
         observed_at=row.observed_at,
         fingerprint=row.run.fingerprint,
         replay=replay,
-        asked=frozenset(evidence.answered_lengths(row.check_id, row.measures)),
+        asked=frozenset(known_checks.answered_lengths(row.check_id, row.measures)),
     )
 
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from django.db import transaction
 
+from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.lab.story import answered, wish
 from kvaudit.server import clock
@@ -31,7 +32,7 @@ from kvaudit.server.incidents.moving import IncidentProblem
 
 ACTOR = "command:lab_story"
 SLUG = "lab-leaking"
-SHOWS_IT = ("rejection", "canary")
+SHOWS_IT = checks.where("bounds")
 GLANCE = 0.3
 
 Say = Callable[[str], None]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from kvaudit.auditor import checks
 from kvaudit.auditor.checks.contract import History
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict, roll_up
 from kvaudit.server.audits import rederived
@@ -24,9 +25,9 @@ from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents.models import Quarantine
 from kvaudit.server.incidents.rederived import unreleased
 
-NOT_ASKED = ("pool", "version", "exposure")
-"""Pool and version the gate reads itself, now: an older verdict of these adds nothing. Exposure is not
-part of a gate unless asked for (checks.md 11)."""
+NOT_ASKED = (*checks.where("read_at_gate"), *checks.where("planned_only"))
+"""What the gate reads itself, now: an older verdict adds nothing; and what is no part of a gate unless asked for
+(checks.md 11)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,20 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
-from kvaudit.auditor.checks import LEAK
-from kvaudit.auditor.checks.pool_numbers import zone_in_words
+from kvaudit.auditor import checks
+from kvaudit.auditor.checks.descriptor import Meaning
+from kvaudit.auditor.checks.pool.numbers import zone_in_words
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.inquiries.spans import Held, Span, Standing, Statement
 
-BOUNDING = ("canary", "rejection")
+BOUNDING = checks.where("bounds")
 """Both must hold, passed, of one configuration, for an instant to be bounded: text that came back, and what
 happens at the limit."""
 
-CHECKS = (*LEAK, "pool")
+WATCHED = tuple(check.id for check in checks.CHECKS.values() if check.leak or check.boundary)
+"""Checks whose fails open incidents. An hour that is part of an incident is never *bounded*."""
+
+CHECKS = (*WATCHED, "pool")
 BY_CAPACITY = "capacity change"
 DIGITS = 8  # of a fingerprint, where people read it
 
@@ -41,18 +45,21 @@ def state(
         if each.expired_by == BY_CAPACITY:
             moved.add(each.end)
     ends = sorted(moved)
-    leaks = [span for check in LEAK for span in _lasting(by[check], beyond, ends, _leaks, _leak)]
+    leaks = [span for check in WATCHED for span in _lasting(by[check], beyond, ends, _leaks, _leak)]
+    broken = [
+        span for check in WATCHED for span in _lasting(by[check], beyond, ends, _breaks_a_boundary, _broken)
+    ]
     dangers = _lasting(by["pool"], beyond, ends, _endangers, _danger)
     passes = {check: _passes(by[check], leaks) for check in BOUNDING}
     edges = {since, until}
-    for span in (*leaks, *dangers, *(span for found in passes.values() for span in found)):
+    for span in (*leaks, *dangers, *broken, *(span for found in passes.values() for span in found)):
         edges |= {moment for moment in (span.start, span.end) if since < moment < until}
     for check in BOUNDING:  # why nothing is known changes where a state does
         for each in by[check]:
             edges |= {moment for moment in (each.since, each.end) if since < moment < until}
     spans: list[Span] = []
     for start, end in pairwise(sorted(edges)):
-        _append(spans, _at(start, end, leaks, dangers, passes, by))
+        _append(spans, _at(start, end, leaks, dangers, broken, passes, by))
     clipped = [span.cut(since, until) for span in dangers if span.start < until and span.end > since]
     return Statement(since, until, spans, clipped)
 
@@ -62,6 +69,7 @@ def _at(
     end: datetime,
     leaks: Sequence[Span],
     dangers: Sequence[Span],
+    broken: Sequence[Span],
     passes: Mapping[str, Sequence[Span]],
     by: Mapping[str, Sequence[Held]],
 ) -> Span:
@@ -75,7 +83,11 @@ def _at(
     if missing:
         why = "; ".join(_lack(check, by[check], start, leaks) for check in missing)
         return Span(start, end, Standing.UNTESTED, why)
-    canary, rejection = (span for span in passed.values() if span is not None)
+    if failed := next((span for span in broken if span.holds(start)), None):
+        return failed.cut(start, end)
+    rejection, canary = passed["rejection"], passed["canary"]
+    assert rejection is not None
+    assert canary is not None
     if not canary.fingerprint or canary.fingerprint != rejection.fingerprint:
         return Span(start, end, Standing.UNTESTED, _apart(canary, rejection))
     why = f"{' and '.join(BOUNDING)} had passed and nothing had expired them"
@@ -144,12 +156,25 @@ def _lasting(
 
 
 def _leaks(each: Held) -> bool:
-    return each.verdict is Verdict.FAIL and each.severity == "critical"
+    return each.verdict is Verdict.FAIL and checks.meaning(each.check, each.severity) is Meaning.LEAK
 
 
 def _leak(each: Held) -> Span:
-    why = f"{each.check} failed critically"
+    why = (
+        f"{each.check} failed and showed a leak"
+        if each.severity != "critical"
+        else f"{each.check} failed critically"
+    )
     return Span(each.since, each.end, Standing.LEAKING, why, each.run, fingerprint=each.fingerprint)
+
+
+def _breaks_a_boundary(each: Held) -> bool:
+    return each.verdict is Verdict.FAIL and checks.meaning(each.check, each.severity) is Meaning.BOUNDARY
+
+
+def _broken(each: Held) -> Span:
+    why = f"{each.check} had failed: where a boundary does not hold, no pass bounds"
+    return Span(each.since, each.end, Standing.UNTESTED, why, each.run, fingerprint=each.fingerprint)
 
 
 def _endangers(each: Held) -> bool:

@@ -26,14 +26,14 @@ def able_active(deployment: Deployment, missing: Sequence[Missing] | None = None
     return [
         check
         for check in checks.ACTIVE
-        if check not in checks.OPT_IN and check not in kept_back and checks.keys_needed(check) <= keys
+        if not checks.CHECKS[check].opt_in and check not in kept_back and checks.keys_needed(check) <= keys
     ]
 
 
 def left_out(run: Run) -> str:
     """A sentence on what an audit with prompts went without because nobody had consented when it was asked for; ""
     where it went without nothing. One query, of such runs alone."""
-    wanted = [check for check in NIGHTLY if check in checks.MODULES]
+    wanted = NIGHTLY
     if run.kind != Kind.ACTIVE or run.trigger != Trigger.MANUAL or set(run.checks) & set(wanted):
         return ""
     then = Q(valid_from__lte=run.created_at) & (Q(valid_to=None) | Q(valid_to__gt=run.created_at))

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Result
 from kvaudit.server.incidents.library import shipped_documents
@@ -19,7 +20,7 @@ ADVISORY = "KVA-001"
 PUBLISHED = "workers-ai-glm-5-3-2026"
 """Of the library's incidents the one that came about this way."""
 
-SHOWING = ("rejection", "canary")
+SHOWING = checks.where("shows", "outcome")
 """Checks whose *critical* fail is what comes of it."""
 
 _OUTCOMES = ("applies", "undecided", "possible")

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.utils.safestring import SafeString, mark_safe
 
-from kvaudit.auditor.checks.pool_numbers import required_tokens, times_context, zone_in_words
+from kvaudit.auditor.checks.pool.numbers import required_tokens, times_context, zone_in_words
 from kvaudit.auditor.readings import whole_number
 
 WIDTH = 1000.0  # units of the viewBox; the drawing itself stretches with its column

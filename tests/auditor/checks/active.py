@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from kvaudit.auditor import checks as registry
-from kvaudit.auditor.checks.asking import Limits, Outcome
 from kvaudit.auditor.checks.contract import Audit, History, Rules
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.prober import NetworkProber, Permission, Spent, prober_for
 from kvaudit.auditor.runner import read_node

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.accounting import AccountingSeen, tolerance
-from kvaudit.auditor.checks.asking import Limits
+from kvaudit.auditor.checks.accounting.probe import AccountingSeen, tolerance
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import (
     BUSY,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvaudit.auditor.checks.asked import Asked, asked_in, told
-from kvaudit.auditor.checks.asking import Outcome, Reply
+from kvaudit.auditor.checks.evidence_source import Asked, asked_in, told
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.checks.trials import Trial, kept
 from kvaudit.auditor.verdict import Evidence
 
@@ -57,7 +57,7 @@ def test_the_same_body_sent_twice_is_kept_for_both_requests():
 
 
 def test_a_full_canary_keeps_the_evidence_of_every_request():
-    from kvaudit.auditor.checks.canary import ROUNDS
+    from kvaudit.auditor.checks.canary.probe import ROUNDS
 
     pieces = [
         Evidence(kind, f"{n:064x}", f"POST /x, round {n}")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.asking import Limits
-from kvaudit.auditor.checks.canary import CanarySeen, Cell, Sighting, cells
-from kvaudit.auditor.checks.canary_verdict import dirtying
+from kvaudit.auditor.checks.canary.probe import CanarySeen, Cell, Sighting, cells
+from kvaudit.auditor.checks.canary.verdict import dirtying
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.prober import NetworkProber, Permission
 from kvaudit.auditor.stats.bounds import leak_bound
 from kvaudit.auditor.text.markers import as_measure, draw_marker, live, seeded
@@ -178,7 +178,7 @@ def test_the_longest_accepted_length_comes_last_and_what_needs_consent_is_left_o
 
 
 def test_ceilings_cut_the_rounds_before_the_run() -> None:
-    from kvaudit.auditor.checks.canary import Canary
+    from kvaudit.auditor.checks.canary.probe import Canary
 
     _, seen, prober = in_lab("canary", permission=Permission(consent=True, seed=3, prompt_tokens=60_000))
     assert seen.planned < 20

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.asking import Limits
-from kvaudit.auditor.checks.coherence import CoherenceSeen, Reading, lengths
+from kvaudit.auditor.checks.coherence.probe import CoherenceSeen, Reading, lengths
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.text.prompts import Needle, Nonce, together
 from kvaudit.auditor.verdict import Verdict

@@ -10,9 +10,15 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.checks.asking import Limits, Outcome, Plan
-from kvaudit.auditor.checks.concurrency import Concurrency
-from kvaudit.auditor.checks.concurrency_load import (
+from kvaudit.auditor.checks.concurrency.arms import (
+    ConcurrencySeen,
+    Sighting,
+    Use,
+    Visit,
+    pool_share,
+    question,
+)
+from kvaudit.auditor.checks.concurrency.load import (
     ABORTING,
     ARMS,
     CONTROLS,
@@ -25,9 +31,10 @@ from kvaudit.auditor.checks.concurrency_load import (
     volleys_for,
     workers_for,
 )
-from kvaudit.auditor.checks.concurrency_run import ConcurrencySeen, Sighting, Use, Visit, pool_share, question
-from kvaudit.auditor.checks.concurrency_verdict import judge_concurrency, nonce_loss, visit_loss
+from kvaudit.auditor.checks.concurrency.probe import Concurrency
+from kvaudit.auditor.checks.concurrency.verdict import judge_concurrency, nonce_loss, visit_loss
 from kvaudit.auditor.checks.contract import Audit, Rules
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.engines import reading
 from kvaudit.auditor.prober import NetworkProber

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kvaudit.auditor.checks.conditions import answers_for
 from kvaudit.auditor.checks.contract import Rules
+from kvaudit.auditor.checks.version.conditions import answers_for
 from tests.auditor.checks.audits import CONTEXT, audit, node
 
 AUTO, FP8 = {"kv_cache_dtype": "auto"}, {"kv_cache_dtype": "fp8"}

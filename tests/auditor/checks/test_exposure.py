@@ -7,7 +7,7 @@ import pytest
 from kvaudit.auditor import engines
 from kvaudit.auditor.checks import get
 from kvaudit.auditor.checks.contract import Anonymous, Audit, NodeSeen
-from kvaudit.auditor.checks.exposure import ASKED, Answered, routes
+from kvaudit.auditor.checks.open_endpoints.probe import ASKED, Answered, routes
 from kvaudit.auditor.readings import Exposure
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.audits import node, silent

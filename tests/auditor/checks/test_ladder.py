@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kvaudit.auditor.checks.ladder import CLOSE, bisect, rungs
+from kvaudit.auditor.checks.rejection.ladder import CLOSE, bisect, rungs
 
 
 def named(*arguments: int | None, edge: int | None = None) -> dict[str, tuple[int, int]]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kvaudit.auditor.checks import get
 from kvaudit.auditor.checks.contract import Audit, History, NodeSeen, Rules
-from kvaudit.auditor.checks.pool_numbers import times_context
+from kvaudit.auditor.checks.pool.numbers import times_context
 from kvaudit.auditor.readings import EngineFacts, RankPool, Worker, derived, read, unknown
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.audits import CONTEXT, audit, node, silent

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.asking import Limits
 from kvaudit.auditor.checks.contract import History
-from kvaudit.auditor.checks.prefill import PrefillSeen, fit_lengths, judged_lengths
-from kvaudit.auditor.checks.prefill_verdict import drifted, residual
+from kvaudit.auditor.checks.prefill.probe import PrefillSeen, fit_lengths, judged_lengths
+from kvaudit.auditor.checks.prefill.verdict import drifted, residual
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.verdict import Verdict

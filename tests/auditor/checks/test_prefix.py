@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.prefix import Cached, PrefixSeen
+from kvaudit.auditor.checks.prefix.probe import Cached, PrefixSeen
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import BUSY, DENIED, A, B, in_lab, judged, nothing_asked, seen_as
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.asking import Limits
 from kvaudit.auditor.checks.contract import History, Rules
-from kvaudit.auditor.checks.rejection import LadderSeen
-from kvaudit.auditor.checks.rejection_verdict import stranded
+from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.rejection.probe import LadderSeen
+from kvaudit.auditor.checks.rejection.verdict import stranded
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import (
@@ -261,7 +261,7 @@ def test_a_declared_edge_limit_must_refuse() -> None:
 
 def test_the_dry_run_says_what_it_costs() -> None:
     _, seen, prober = in_lab("rejection", ["none"])
-    from kvaudit.auditor.checks.rejection import Rejection
+    from kvaudit.auditor.checks.rejection.probe import Rejection
 
     plan = Rejection().plan(prober)
     assert plan.prompt_tokens == sum(one.tokens for one in seen.trials if one.tokens < N)

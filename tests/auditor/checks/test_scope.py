@@ -3,7 +3,14 @@
 import pytest
 
 from kvaudit.auditor.checks.contract import NodeSeen
-from kvaudit.auditor.checks.scope import listed, missing_roles, scope, sentence, unlisted_workers, unread
+from kvaudit.auditor.checks.node_coverage import (
+    listed,
+    missing_roles,
+    scope,
+    sentence,
+    unlisted_workers,
+    unread,
+)
 from kvaudit.auditor.readings import EngineFacts, Worker
 from tests.auditor.checks.audits import audit, node, silent
 

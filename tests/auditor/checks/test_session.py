@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.session import SessionCheck
-from kvaudit.auditor.checks.session_api import (
+from kvaudit.auditor.checks.session.api import (
     Step,
     Unusable,
     draw_token,
@@ -21,8 +20,9 @@ from kvaudit.auditor.checks.session_api import (
     render_body,
     render_path,
 )
-from kvaudit.auditor.checks.session_run import Find, SessionSeen
-from kvaudit.auditor.checks.session_verdict import judge_session, missing_parts
+from kvaudit.auditor.checks.session.claims import Find, SessionSeen
+from kvaudit.auditor.checks.session.probe import SessionCheck
+from kvaudit.auditor.checks.session.verdict import judge_session, missing_parts
 from kvaudit.auditor.fleetfile import parse_fleet
 from kvaudit.auditor.prober.session_wire import SessionClient, session_for
 from kvaudit.auditor.readings import EngineFacts, read

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.asking import Outcome, Reply
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.checks.trials import (
     denied,
     harmed,

@@ -72,7 +72,7 @@ def test_a_check_names_the_packages_that_its_modules_reach(check: str) -> None:
             if file.is_file():
                 waiting |= {each for each in _imports(file) if each.partition(".")[0] in {"kvaudit", *EXTRA}}
     needed = {each.partition(".")[0] for each in reached} & EXTRA
-    assert set(getattr(checks.get(check), "packages", ())) == needed
+    assert set(checks.describe(check).packages) == needed
     assert bool(needed) == (check in WITH_PACKAGES)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kvaudit.auditor.checks.asking import Outcome, Reply, Stop
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply, Stop
 from kvaudit.auditor.prober.health import Ailing, of_node, of_reply, watched
 from kvaudit.auditor.transport import Client
 from kvaudit.lab.clock import run_virtual

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kvaudit.auditor.checks.asking import Limits, Outcome, Reply, Stop
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import Dialect, Mode
 from kvaudit.auditor.prober import CannotAsk, NetworkProber, Spent
 from kvaudit.auditor.text.markers import draw_marker, seeded

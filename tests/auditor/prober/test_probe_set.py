@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import runner
-from kvaudit.auditor.checks.asked import asked_in
-from kvaudit.auditor.checks.asking import Outcome
+from kvaudit.auditor.checks.evidence_source import asked_in
+from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.prober import NetworkProber, Permission, Spent
 from kvaudit.auditor.report import build
 from kvaudit.auditor.verdict import Result, Verdict

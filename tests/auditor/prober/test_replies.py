@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kvaudit.auditor.checks.asking import Outcome
+from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.engines._sglang_dialect import SGLangDialect
 from kvaudit.auditor.engines.completion import Call, Dialect, Said, Wish
 from kvaudit.auditor.prober.replies import Gathered, Scribe, outcome_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import checks as registry
-from kvaudit.auditor.checks.asking import Outcome
+from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.prober import NetworkProber
 from kvaudit.auditor.prober.silence import BESIDE
 from kvaudit.auditor.verdict import Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kvaudit.auditor.checks.asking import Limits, Stop
+from kvaudit.auditor.checks.prober_protocol import Limits, Stop
 from kvaudit.auditor.prober.spending import Spent, needs_consent, refuse_without_consent
 
 DANGEROUS = Limits(5_322, 8_192, 5_328, 16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvaudit.auditor import checks
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.runner import Budget, CheckFinished, run
 from kvaudit.auditor.targets import Credentials, Node, Target, Tenant
@@ -50,7 +51,7 @@ def test_the_leak_is_seen_where_it_is():
     found = audited("stale_pages", ["rejection"])["rejection"]
     assert (found.verdict, found.severity) == (Verdict.FAIL, "critical")
     assert evidence.kind_of("rejection", found.severity) == "leak"
-    assert evidence.failing_lengths("rejection", found.measures) == [LEAKS_AT]
+    assert checks.failing_lengths("rejection", found.measures) == [LEAKS_AT]
 
 
 @pytest.mark.parametrize("check", ["rejection", "canary"])
@@ -58,8 +59,8 @@ def test_a_replay_really_asks_the_old_lengths_on_the_mended_engine(check):
     without = audited("healthy", [check], tokens=400_000)[check]
     again = audited("healthy", [check], replayed=[LEAKS_AT], tokens=400_000)[check]
     assert again.verdict is not Verdict.FAIL
-    assert LEAKS_AT not in evidence.answered_lengths(check, without.measures)
-    assert LEAKS_AT in evidence.answered_lengths(check, again.measures)
+    assert LEAKS_AT not in checks.answered_lengths(check, without.measures)
+    assert LEAKS_AT in checks.answered_lengths(check, again.measures)
 
 
 def test_a_replay_on_the_engine_that_still_leaks_fails():

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 
-from kvaudit.auditor.checks.pool_numbers import required_tokens
+from kvaudit.auditor.checks.pool.numbers import required_tokens
 from kvaudit.server import clock
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.web import moments

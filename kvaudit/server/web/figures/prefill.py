@@ -79,7 +79,7 @@ def draw(deployment: Deployment) -> tuple[list[Trace], dict[str, Any]]:
 def build(
     measures: Mapping[str, Any], href: str, p5: Sequence[Level] = ()
 ) -> tuple[list[Trace], dict[str, Any]]:
-    """Pure; ``measures`` as `kvaudit.auditor.checks.prefill` leaves them."""
+    """Pure; ``measures`` as `kvaudit.auditor.checks.prefill.probe` leaves them."""
     found = points(measures)
     data: list[Trace] = []
     fit, longest = fit_of(measures), _longest(found)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kvaudit.auditor.checks.pool_numbers import required_tokens
+from kvaudit.auditor.checks.pool.numbers import required_tokens
 from kvaudit.server.inquiries.lengths import Between
 from kvaudit.server.inquiries.production import Lengths
 from kvaudit.server.web.measured import count, real, rows, tokens

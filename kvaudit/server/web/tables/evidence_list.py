@@ -15,7 +15,7 @@ from typing import Any
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from kvaudit.auditor.checks.asked import Asked, asked_in
+from kvaudit.auditor.checks.evidence_source import Asked, asked_in
 from kvaudit.server.web.foreign import plain
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from django.db.models import OuterRef, Subquery
 
-from kvaudit.auditor import checks
+from kvaudit.auditor.checks import meaning
+from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import CheckState
@@ -105,9 +106,9 @@ class Row:
     @property
     def told(self) -> str:
         """What fails, for the headline: what was *shown* apart from what could happen."""
-        failing = self.failing
-        shown = [name for name in failing if name in checks.LEAK]
-        rest = [name for name in failing if name not in checks.LEAK]
+        leaks = {now.check for now in self.status.failing if meaning(now.check, now.severity) is Meaning.LEAK}
+        shown = [name for name in self.failing if name in leaks]
+        rest = [name for name in self.failing if name not in leaks]
         if not shown:
             return ", ".join(rest)
         return f"shown by {', '.join(shown)}" + (f"; also {', '.join(rest)}" if rest else "")

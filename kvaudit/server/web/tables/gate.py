@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict, roll_up
 from kvaudit.server.audits.status import DeploymentStatus, status_of
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic
 from kvaudit.server.web.tables.reproduce import Again, gate_line
 
-READ_BY_THE_GATE = ("pool", "version")
+READ_BY_THE_GATE = checks.where("read_at_gate")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,16 +27,6 @@ from kvaudit.server.web.tables.measures import Measure, readable, stored
 from kvaudit.server.web.tables.progress import silence, waits
 from kvaudit.server.web.tables.reproduce import Again, again
 
-DRAWN: Mapping[str, Sequence[str]] = {
-    "rejection": ("rungs",),
-    "canary": ("matrix", "hits"),
-    "concurrency": ("hits",),
-}
-"""Measures that a drawing or a table of its own shows already."""
-
-EXPLAINED = ("pool", "rejection", "canary")
-"""Checks whose fail has the mechanism beside it, the first of a run that failed."""
-
 BOUNDS = ("bound", "confidence")
 """How rare leaks are: only a pass may say so."""
 
@@ -96,7 +86,11 @@ def run_page(run: Run, user: User) -> RunPage:
     last: list[Result] = [counted[name] for name in checks.in_order(list(counted))]
     before = _previous(run)
     explained = next(
-        (each for each in last if each.check_id in EXPLAINED and Verdict.parse(each.verdict) is Verdict.FAIL),
+        (
+            each
+            for each in last
+            if checks.explained(each.check_id) and Verdict.parse(each.verdict) is Verdict.FAIL
+        ),
         None,
     )
     why = mechanism_until(run.deployment_id, run.pk) if explained is not None else None
@@ -177,7 +171,7 @@ def _incidents(run: Run, user: User) -> list[IncidentLine]:
 
 def _block(result: Result, kept: set[str], folder: str, why: Mechanism | None) -> ResultBlock:
     measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
-    drawn = DRAWN.get(result.check_id, ())
+    drawn = checks.drawn(result.check_id)
     if Verdict.parse(result.verdict) is not Verdict.PASS:
         drawn = (*drawn, *BOUNDS)
     evidence = evidence_of(

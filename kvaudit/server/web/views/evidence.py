@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 
-from kvaudit.auditor.checks.asked import WITHOUT_NONCE, asked_in
+from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE, asked_in
 from kvaudit.server import clock
 from kvaudit.server.accounts import logins
 from kvaudit.server.audits import sealed_text

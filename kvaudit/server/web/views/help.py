@@ -11,4 +11,4 @@ from kvaudit.server.web.page import SignedIn, page
 
 @page()
 def help_page(request: SignedIn) -> HttpResponse:
-    return render(request, "help.html", {"checks": [checks.get(check_id) for check_id in checks.MODULES]})
+    return render(request, "help.html", {"checks": list(checks.CHECKS.values())})

@@ -1,0 +1,35 @@
+"""Can text planted by one tenant surface in another tenant's answer?
+
+Every request of this check, attackers included, is numbered frames of its own marker and ends in its
+own nonce question: the engine may throw the attacker's prompt away, so whoever's pages are read must
+advertise themselves. A run of four words of any live marker that is not this request's own is a hit.
+The longest accepted length comes last in a round, since an accepted request overwrites the pages that
+the others would read (measured: boundary lengths first, with own frames, found a fully leaking server
+in 100 of 100 runs; without frames, or longest first, in 20).
+"""
+
+from __future__ import annotations
+
+from kvaudit.auditor.checks.canary.lengths import answered, failing
+from kvaudit.auditor.checks.descriptor import Check
+
+CHECK = Check(
+    id="canary",
+    title="Planted markers across tenants",
+    why="The incident's answers were coherent text of other customers. A marker that only one tenant ever sent "
+    "proves such a leak when another tenant receives it.",
+    kind="active",
+    order=8,
+    tenants=2,
+    required=True,
+    gate=True,
+    cadence="nightly",
+    leak=frozenset({"critical", ""}),
+    boundary=True,
+    bounds=True,
+    replayable=True,
+    shows="outcome",
+    drawn=("matrix", "hits"),
+    failing_lengths=failing,
+    answered_lengths=answered,
+)

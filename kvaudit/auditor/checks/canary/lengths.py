@@ -1,0 +1,25 @@
+"""Which lengths a canary run asked, and which of them brought another request's marker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kvaudit.auditor.checks.descriptor import Measures
+from kvaudit.auditor.checks.measures import number, rows, tokens
+
+
+def failing(measures: Measures) -> list[int]:
+    """Lengths of the answers with a hit."""
+    return [tokens(row.get("tokens")) for row in rows(measures, "hits")]
+
+
+def answered(measures: Measures) -> list[int]:
+    """Lengths with an answer or a refusal that counts."""
+    found = []
+    for row in rows(measures, "matrix"):
+        outcomes = row.get("outcomes")
+        if isinstance(outcomes, Mapping) and any(
+            number(outcomes.get(name)) for name in ("answered", "refused")
+        ):
+            found.append(int(number(row.get("tokens"))))
+    return found

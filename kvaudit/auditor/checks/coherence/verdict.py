@@ -1,0 +1,157 @@
+"""From the readings of a model's own facts to a verdict. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kvaudit.auditor.checks.trials import (
+    GIVE_CONSENT,
+    MORE_TIME,
+    NO_CONSENT,
+    VOID_SHARE,
+    denied,
+    saying,
+    unfinished,
+    void_share,
+    voids,
+)
+from kvaudit.auditor.stats.bounds import critical_count
+from kvaudit.auditor.verdict import Result, Verdict
+
+if TYPE_CHECKING:
+    from kvaudit.auditor.checks.coherence.probe import CoherenceSeen, Reading
+
+LEAST_BASELINE = 0.8
+LEAST_ASKED = 2  # facts of a text, besides its nonce
+ALPHA = 0.01
+MOST_BASELINE = 0.98  # a perfect baseline of eleven questions does not prove a perfect model
+
+DOES_NOT_PROVE = (
+    "It tells whether the model read its own prompt at these lengths. A leak that adds foreign pages beside the own "
+    "ones, or strikes only under load, can leave every answer right."
+)
+
+
+def judge_coherence(seen: CoherenceSeen) -> Result:
+    """The verdict of checks.md 5."""
+    result = saying("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
+
+    if refusal := denied(seen.trials):
+        return result(
+            Verdict.ERROR,
+            f"The entry refused the tenant's key ({refusal.status}): nothing was learnt.",
+            "Check the key and run again.",
+        )
+    unread = _unread_twice(seen.readings)
+    if unread is not None:
+        return result(
+            Verdict.FAIL,
+            f"At {unread.tokens:,} tokens the model answered with HTTP 200 but knew neither its nonce nor more than "
+            f"{unread.found} of {unread.asked} facts of its own prompt, twice: it read something else.",
+            f"Stop serving prompts of {unread.tokens:,} tokens and more; run rejection and canary; see the pool check.",
+            "critical",
+        )
+    if seen.unhealthy:
+        return result(
+            Verdict.FAIL,
+            f"The deployment is no longer healthy after long prompts: {seen.unhealthy}",
+            "Restart it and look at its memory and queues.",
+            "high",
+        )
+    counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
+    if seen.stopped:
+        read = len({one.name for one in seen.readings})
+        said = unfinished(read, seen.planned, "lengths", seen.stopped)
+        return result(Verdict.INCONCLUSIVE, f"Not read to the end: {said}", MORE_TIME)
+    if not seen.readings:
+        return result(
+            Verdict.INCONCLUSIVE,
+            "The limit of this target is unknown, so no long prompt could be chosen.",
+            "Give the nodes' URLs, or declare the context.",
+        )
+    if void_share(seen.trials) > VOID_SHARE:
+        return result(
+            Verdict.INCONCLUSIVE, f"Too many trials were void: {counted}.", "Mend what made them void."
+        )
+    baseline = _share(seen.baseline)
+    if baseline < LEAST_BASELINE:
+        return result(
+            Verdict.INCONCLUSIVE,
+            f"This model finds only {baseline:.0%} of short facts, so missing ones at long lengths mean nothing.",
+            "Use rejection and canary, whose nonce needs less of the model.",
+        )
+    accepted = [one for one in seen.readings if not one.refused]
+    weak = [one for one in accepted if _below(one, baseline)]
+    if weak:
+        worst = min(weak, key=lambda one: (one.found / one.asked if one.asked else 0, one.tokens))
+        return result(
+            Verdict.INCONCLUSIVE,
+            f"At {worst.tokens:,} tokens {worst.found} of {worst.asked} facts were found"
+            f"{'' if worst.nonce else ' and the nonce was not'}, fewer than the model's baseline of {baseline:.0%} "
+            "allows: long-context weakness or foreign pages, not shown which.",
+            "Compare with a fresh process of the same build; run canary.",
+            warn=True,
+        )
+    if any(one.asked < LEAST_ASKED or one.nonce is None for one in accepted) or not accepted:
+        return result(Verdict.INCONCLUSIVE, f"Too few questions were answered ({counted}).", "Run again.")
+    top = max(one.tokens for one in accepted)
+    if seen.withheld:
+        return result(
+            Verdict.INCONCLUSIVE,
+            f"Up to {top:,} tokens the own prompt was read, but {NO_CONSENT}",
+            GIVE_CONSENT,
+        )
+    return result(
+        Verdict.PASS,
+        f"Up to {top:,} tokens the model answered its nonce and "
+        f"{sum(one.found for one in accepted)} of {sum(one.asked for one in accepted)} facts from its own prompt "
+        f"(baseline {baseline:.0%}; {counted}).",
+        "Run again after every capacity change.",
+    )
+
+
+def _unread_twice(readings: Sequence[Reading]) -> Reading | None:
+    for one in readings:
+        if (
+            one.fresh
+            and one.unread
+            and any(first.name == one.name and first.unread for first in readings if not first.fresh)
+        ):
+            return one
+    return None
+
+
+def _share(baseline: Reading | None) -> float:
+    if baseline is None or baseline.asked < 8 or baseline.nonce is None:
+        return 0.0
+    return (baseline.found + baseline.nonce) / (baseline.asked + 1)
+
+
+def _below(one: Reading, baseline: float) -> bool:
+    """Nonce missing, or fewer facts than a binomial with the baseline's rate allows at 1 %."""
+    if one.nonce is False:
+        return True
+    return one.asked > 0 and one.found <= critical_count(one.asked, min(baseline, MOST_BASELINE), ALPHA)
+
+
+def _measures(seen: CoherenceSeen) -> dict[str, Any]:
+    return {
+        "baseline": round(_share(seen.baseline), 3),
+        "all_in_one_prompt": seen.together,
+        "readings": [
+            {
+                "name": one.name,
+                "tokens": one.tokens,
+                "fresh": one.fresh,
+                "nonce": one.nonce,
+                "facts_found": one.found,
+                "facts_asked": one.asked,
+                "refused": one.refused,
+                "by_depth": [{"depth": depth, "found": found} for depth, found in one.depths],
+            }
+            for one in ([seen.baseline] if seen.baseline else []) + seen.readings
+        ],
+        "valid": sum(one.outcome.valid for one in seen.trials),
+        "void": sum(not one.outcome.valid for one in seen.trials),
+    }

@@ -1,0 +1,94 @@
+"""The return visit: a session is stored, pushed out of the pool by others, and visited again.
+
+A second tier, a snapshot or an offloaded page may bring back another session's content, or none, with
+HTTP 200 and clean counts (llama.cpp #27148, LMCache #3258). So the session comes back with the same
+prefix and asks for facts that only it was told.
+"""
+
+from __future__ import annotations
+
+from kvaudit.auditor.checks.concurrency.arms import ANSWER_TOKENS, Load, Visit
+from kvaudit.auditor.checks.concurrency.load import Lengths
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
+from kvaudit.auditor.checks.trials import trial
+from kvaudit.auditor.text.markers import Marker, draw_marker
+from kvaudit.auditor.text.prompts import Needle, draw_needles
+
+VISITS = 3
+FACTS = 3
+"""Facts asked each time. Six of nine lost, none of eighteen in the controls: p = .0003 (Fisher)."""
+
+PAST_FULL = 1.1
+"""Fillers' tokens over the largest pool."""
+
+
+class Session:
+    """What one tenant stored: frames of one marker with ten facts among them."""
+
+    def __init__(self, load: Load, tokens: int) -> None:
+        self._load, self._tokens = load, tokens
+        draw = load.prober.draw
+        self.tenant = load.prober.tenants[0]
+        self.marker: Marker = draw_marker(draw, tenant=self.tenant, request="visit")
+        self.needles: tuple[Needle, ...] = draw_needles(draw)
+        self.cached: int | None = None  # of the first question of the last call of `ask`
+        load.live(self.marker, tokens)
+
+    async def ask(self, arm: str, number: int, first: int) -> tuple[int, int]:
+        """Ask `FACTS` facts from the ``first`` on; (found, answered). Raises `Stop` on a foreign marker."""
+        load, prober = self._load, self._load.prober
+        found = asked = 0
+        for at in range(first, first + FACTS):
+            needle = self.needles[at % len(self.needles)]
+            prompt = await prober.framed(
+                self.marker, self._tokens, needle.question, self.needles, tenant=self.tenant
+            )
+            room = prober.room(prompt.tokens, ANSWER_TOKENS)
+            reply = await prober.ask(self.tenant, prompt, max_tokens=room)
+            noted = trial(arm, reply, tenant=self.tenant, nonce=None, room=room, repeat=number)
+            load.seen.trials.append(noted)
+            if at == first:
+                self.cached = reply.cached_tokens
+            if reply.outcome is Outcome.ANSWERED:
+                asked += 1
+                found += needle.answered(reply.text)
+            load.search(reply, self.marker, noted)
+        return found, asked
+
+
+def filler_tokens(limits: Limits) -> int | None:
+    """Tokens that push the largest pool past 100 %; None when no pool is known."""
+    pool = limits.largest_pool or limits.pool
+    return None if pool is None else int(pool * PAST_FULL) + 1
+
+
+def visit_tokens(limits: Limits, lengths: Lengths) -> int:
+    """Prompt tokens of one return visit, the last filler in full."""
+    return 3 * FACTS * session_tokens(lengths) + (filler_tokens(limits) or 0) + lengths.long.middle
+
+
+def session_tokens(lengths: Lengths) -> int:
+    return lengths.mid.middle
+
+
+async def visit(load: Load, number: int, lengths: Lengths) -> None:
+    """One return visit; appends to ``seen.visits`` when it came to its end."""
+    prober = load.prober
+    wanted = filler_tokens(prober.limits)
+    assert wanted is not None
+    session = Session(load, session_tokens(lengths))
+    before = await session.ask("visit before", number, 0)
+    filled = count = 0
+    while filled <= wanted:
+        built = await load.build((count + 1) % 2, lengths.long.middle)
+        reply = await load.send(built, "filler", count)
+        if not reply.valid and count >= 3 and filled == 0:
+            break  # nothing gets through: the trials say so
+        filled += built.prompt.tokens if reply.outcome is Outcome.ANSWERED else 0
+        count += 1
+        if count > 4 * (wanted // lengths.long.middle + 1):
+            break
+    after = await session.ask("visit after", number, FACTS)
+    cached = session.cached
+    fresh = await Session(load, session_tokens(lengths)).ask("visit fresh", number, 0)
+    load.seen.visits.append(Visit(number, before, after, fresh, filled, cached))

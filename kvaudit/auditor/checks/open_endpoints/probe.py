@@ -1,0 +1,348 @@
+"""How the check asks: see `kvaudit.auditor.checks.open_endpoints` for what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvaudit.auditor.checks.contract import Anonymous, Audit, NodeSeen
+from kvaudit.auditor.checks.node_coverage import evidence, read_nodes, scope, sentence, unread
+from kvaudit.auditor.checks.open_endpoints import CHECK
+from kvaudit.auditor.readings import Exposure
+from kvaudit.auditor.verdict import Result, Verdict
+
+ASKED: Mapping[str, tuple[str, ...]] = {
+    "sglang": ("/server_info", "/get_server_info", "/v1/models", "/metrics", "/openapi.json"),
+    "vllm": ("/v1/models", "/version", "/metrics", "/server_info", "/openapi.json"),
+    "trtllm": ("/v1/models", "/version", "/prometheus/metrics", "/openapi.json"),
+}
+"""Reads per engine that are harmless and allow-listed. TensorRT-LLM's ``/metrics`` is left out: it
+hands its queued statistics to whoever asks first."""
+
+ROUTES = "/openapi.json"
+DECISIVE = ("/v1/models", ROUTES)
+"""Asked once more where only they got no answer: a completion route is found by these two, and the list, 270 kB on
+vLLM, is built on its first request, so that a busy server may miss the deadline once."""
+
+ACTING = {
+    "vllm": (
+        "/collective_rpc",
+        "/sleep",
+        "/wake_up",
+        "/pause",
+        "/resume",
+        "/update_weights",
+        "/init_weight_transfer_engine",
+        "/reset_prefix_cache",
+        "/reset_mm_cache",
+        "/reset_encoder_cache",
+    ),
+    "trtllm": ("/release_memory", "/resume_memory", "/update_weights", "/start_profile", "/stop_profile"),
+}
+"""Routes that act and that no key protects where they are listed: vLLM's development mode is open
+even when a key is set, and trtllm-serve knows no key at all."""
+
+UNGUARDED_COMPLETIONS = ("/invocations",)
+"""vLLM routes outside the guarded prefixes that serve completions (seen on 0.27.1 to 0.32.0)."""
+
+UNGUARDED_TOKENIZERS = ("/tokenize", "/detokenize")
+UNGUARDED_SCALING = ("/scale_elastic_ep",)
+
+NOT_TESTED = (
+    "the bootstrap port of prefill nodes, the ports of connectors and stores, and every route that acts "
+    "were not asked"
+)
+DOES_NOT_PROVE = (
+    "It shows what this network place may read without a key. It says nothing of other places, of other "
+    "ports (bootstrap, connectors, stores), or of what one valid key may see of another tenant."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What one node gave to requests without a key: path -> answer, and the routes it lists (None
+    where ``/openapi.json`` was not readable)."""
+
+    node: NodeSeen
+    answers: Mapping[str, Anonymous]
+    routes: frozenset[str] | None
+
+
+Seen = Sequence[Answered]
+
+
+class ExposureCheck:
+    """Asks without a key what should need one, by allow-listed reads only."""
+
+    id = CHECK.id
+
+    async def observe(self, audit: Audit) -> Seen:
+        """Every node at once, each path once."""
+        if audit.ask_anonymously is None:
+            return ()
+        return await asyncio.gather(*(_ask(node, audit) for node in read_nodes(audit)))
+
+    def judge(self, seen: Seen, audit: Audit) -> Result:
+        """Answers without a key -> result."""
+        problems = [*unread(audit), *(each for answered in seen if (each := _silent(answered)))]
+        findings = {each.node.name: find(each) for each in seen}
+        for node in read_nodes(audit):
+            assert node.facts is not None
+            known = findings.setdefault(node.name, [])
+            known += [each for each in node.facts.exposures if each not in known]
+        fails = [
+            (name, each) for name, found in findings.items() for each in found if each.severity == "fail"
+        ]
+        warns = [
+            (name, each) for name, found in findings.items() for each in found if each.severity != "fail"
+        ]
+        untold = _untold(seen, audit)
+        verdict, said = _decide(fails, problems, untold, warns, scope(read_nodes(audit)))
+        return Result(
+            check=self.id,
+            verdict=verdict,
+            summary=sentence(said),
+            measures=measures(findings, seen, untold),
+            next=_advise(verdict, fails, warns),
+            does_not_prove=DOES_NOT_PROVE,
+            warn=bool(warns) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
+            severity="high" if verdict is Verdict.FAIL else "",
+            evidence=evidence(audit),
+        )
+
+
+async def _ask(node: NodeSeen, audit: Audit) -> Answered:
+    assert node.facts is not None
+    assert audit.ask_anonymously is not None
+    answers: dict[str, Anonymous] = {}
+    for path in ASKED.get(node.facts.engine, ()):
+        earlier = answers.get("/server_info")
+        if path == "/get_server_info" and earlier is not None and earlier.status != 404:
+            continue  # the old name of the same thing
+        answers[path] = await audit.ask_anonymously(node.name, path)
+    if any(answer.status for answer in answers.values()):
+        for path in DECISIVE:
+            if path in answers and answers[path].status == 0:
+                answers[path] = await audit.ask_anonymously(node.name, path)
+    return Answered(node, answers, routes(answers.get(ROUTES)))
+
+
+def routes(answer: Anonymous | None) -> frozenset[str] | None:
+    """The routes that a readable ``/openapi.json`` lists; None when it is not readable or no such."""
+    document = _json(answer)
+    listed = document.get("paths") if document else None
+    return frozenset(str(path) for path in listed) if isinstance(listed, dict) else None
+
+
+def find(answered: Answered) -> list[Exposure]:
+    """What is open on one node, worst first."""
+    facts = answered.node.facts
+    assert facts is not None
+    found = _secrets(answered) + _acting(answered, facts.engine)
+    if facts.engine == "vllm":
+        found += _vllm(answered)
+    if _open(answered, "/v1/models"):
+        found.append(Exposure("inference routes need no key", "GET /v1/models", "warn"))
+    for path, what in (
+        ("/version", "the version"),
+        ("/metrics", "metrics"),
+        ("/prometheus/metrics", "metrics"),
+    ):
+        if _answers_in_kind(answered, path):
+            found.append(Exposure(f"{what} can be read without a key", f"GET {path}", "warn"))
+    return sorted(found, key=lambda each: each.severity != "fail")
+
+
+def _secrets(answered: Answered) -> list[Exposure]:
+    found = []
+    for path, answer in answered.answers.items():
+        if answer.status == 200 and answer.exposed:
+            names = ", ".join(sorted({name.rpartition(".")[2] for name in answer.exposed}))
+            found.append(Exposure(f"{names} can be read in clear without a key", f"GET {path}", "fail"))
+    for path in ("/server_info", "/get_server_info"):
+        if _open(answered, path) and not answered.answers[path].exposed:
+            found.append(
+                Exposure("the server's whole configuration can be read without a key", f"GET {path}", "warn")
+            )
+            break
+    return found
+
+
+def _acting(answered: Answered, engine: str) -> list[Exposure]:
+    """Acting routes that no key guards: by what is listed, and on SGLang by which keys are not set."""
+    listed = sorted(set(ACTING.get(engine, ())) & (answered.routes or frozenset()))
+    found = []
+    if listed:
+        found.append(Exposure(f"routes that act are open: {', '.join(listed)}", "GET /openapi.json", "fail"))
+    scaling = sorted(set(UNGUARDED_SCALING) & (answered.routes or frozenset())) if engine == "vllm" else []
+    if scaling:
+        found.append(
+            Exposure(f"scaling routes need no key: {', '.join(scaling)}", "GET /openapi.json", "warn")
+        )
+    if engine == "sglang":
+        for path in ("/server_info", "/get_server_info"):
+            answer = answered.answers.get(path)
+            fields = _json(answer)
+            if answer is None or answer.status != 200 or not fields:
+                continue
+            if fields.get("admin_api_key", "absent") is None and fields.get("api_key", "absent") is None:
+                found.append(
+                    Exposure(
+                        "routes that act (flush_cache, abort_request, weight updates, role switch) are open: "
+                        "neither api_key nor admin_api_key is set",
+                        f"GET {path}",
+                        "fail",
+                    )
+                )
+                break
+    return found
+
+
+def _vllm(answered: Answered) -> list[Exposure]:
+    """vLLM guards only some prefixes: completions and tokenizer lie outside (vllm#58144)."""
+    listed = answered.routes or frozenset()
+    found = []
+    for path in UNGUARDED_COMPLETIONS:
+        if path in listed and _key_required(answered):
+            found.append(
+                Exposure(
+                    f"{path} serves full completions without a key although /v1 asks for one",
+                    "GET /openapi.json, GET /v1/models",
+                    "fail",
+                )
+            )
+    tokenizers = [path for path in UNGUARDED_TOKENIZERS if path in listed]
+    if tokenizers:
+        found.append(
+            Exposure(f"the tokenizer needs no key: {', '.join(tokenizers)}", "GET /openapi.json", "warn")
+        )
+    return found
+
+
+def _key_required(answered: Answered) -> bool:
+    answer = answered.answers.get("/v1/models")
+    return answer is not None and answer.status in (401, 403)
+
+
+def _open(answered: Answered, path: str) -> bool:
+    """200 with a JSON object: a login page that answers everything is not the engine."""
+    answer = answered.answers.get(path)
+    return answer is not None and answer.status == 200 and _json(answer) is not None
+
+
+def _answers_in_kind(answered: Answered, path: str) -> bool:
+    if path == "/version":
+        return "version" in (_json(answered.answers.get(path)) or {})
+    answer = answered.answers.get(path)
+    return answer is not None and answer.status == 200 and answer.body.lstrip()[:2] == b"# "
+
+
+def _json(answer: Anonymous | None) -> dict[str, Any] | None:
+    if answer is None or answer.status != 200:
+        return None
+    try:
+        document = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _silent(answered: Answered) -> str:
+    """A sentence when a node answered nothing at all without a key."""
+    answers = answered.answers.values()
+    if answers and all(answer.status == 0 for answer in answers):
+        why = next((answer.problem for answer in answers if answer.problem), "no answer came")
+        return f"{answered.node.name} did not answer without a key: {why}"
+    return ""
+
+
+def _untold(seen: Seen, audit: Audit) -> list[str]:
+    """What could not be seen and would have to be, for a pass."""
+    if audit.ask_anonymously is None and read_nodes(audit):
+        return ["nothing was asked without a key"]
+    if not read_nodes(audit):
+        return ["no node was read, so nothing was asked"]
+    said = []
+    for each in seen:
+        assert each.node.facts is not None
+        engine = each.node.facts.engine
+        if not each.answers:
+            said.append(f"{each.node.name}: no path of {engine} is known that could be asked without a key")
+        elif engine in ("vllm", "trtllm") and each.routes is None and not _silent(each):
+            silent = each.answers.get(ROUTES)
+            unlisted = (
+                f"did not answer {ROUTES} in time"
+                if silent is not None and silent.status == 0
+                else "does not list its routes"
+            )
+            said.append(f"{each.node.name} {unlisted}, so unguarded ones cannot be seen")
+        elif any(
+            answer.status == 0 or answer.status >= 500 for answer in each.answers.values()
+        ) and not _silent(each):
+            lost = sorted(
+                path for path, answer in each.answers.items() if answer.status == 0 or answer.status >= 500
+            )
+            said.append(f"{each.node.name} did not answer {', '.join(lost)}")
+    return said
+
+
+def _decide(
+    fails: Sequence[tuple[str, Exposure]],
+    problems: Sequence[str],
+    untold: Sequence[str],
+    warns: Sequence[tuple[str, Exposure]],
+    where: str,
+) -> tuple[Verdict, str]:
+    if fails:
+        name, first = fails[0]
+        more = f"; and {len(fails) - 1} more" if len(fails) > 1 else ""
+        return Verdict.FAIL, f"on {name} {first.what} ({first.where}){more}"
+    if problems:
+        return Verdict.ERROR, problems[0]
+    if untold:
+        return Verdict.INCONCLUSIVE, untold[0]
+    if warns:
+        kinds = "; ".join(dict.fromkeys(each.what for _, each in warns))
+        return (
+            Verdict.PASS,
+            f"on {where} no secret, acting route or completion is open without a key, but {kinds}",
+        )
+    return Verdict.PASS, f"on {where} nothing that was asked could be read without a key"
+
+
+def _advise(
+    verdict: Verdict, fails: Sequence[tuple[str, Exposure]], warns: Sequence[tuple[str, Exposure]]
+) -> str:
+    if verdict is Verdict.FAIL and any("can be read in clear" in each.what for _, each in fails):
+        return "Change the exposed keys now, then let only the gateway reach this port."
+    if verdict is Verdict.FAIL:
+        return (
+            "Let only the gateway reach this port, or close these routes; set an admin key if there is one."
+        )
+    if verdict is Verdict.ERROR:
+        return "Make the node answer and run it again; nothing was learnt."
+    if verdict is Verdict.INCONCLUSIVE:
+        return "Supply what is named above; the port should be reachable for the gateway alone in any case."
+    return "Make sure that only the gateway reaches this port." if warns else "Nothing now."
+
+
+def measures(findings: Mapping[str, Sequence[Exposure]], seen: Seen, untold: Sequence[str]) -> dict[str, Any]:
+    return {
+        "findings": [
+            {"node": name, "what": each.what, "where": each.where, "severity": each.severity}
+            for name, found in sorted(findings.items())
+            for each in found
+        ],
+        "asked": {
+            each.node.name: {path: answer.status for path, answer in sorted(each.answers.items())}
+            for each in seen
+        },
+        "undecided": [sentence(each) for each in untold],
+        "not_tested": sentence(NOT_TESTED),
+    }
+
+
+PROBE = ExposureCheck()

@@ -1,0 +1,162 @@
+"""The numbers of the pool check: what one node holds, accepts and refuses, all in tokens."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kvaudit.auditor.checks.contract import Audit, NodeSeen
+from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.readings import EngineFacts, Reading, declared, derived, smallest_pool, unknown
+
+INPUT_MARGIN = {"sglang": 6}
+"""Tokens that an engine keeps back from min(context, pool) in its own input limit: released SGLang,
+0.4.6 to 0.5.22, ``max_req_input_len = min(context, pool) - 6``."""
+
+DISAGGREGATED = ("prefill", "decode")
+EDGE = "declared edge limit"
+"""The source of a context that is bounded by the operator's edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePool:
+    """The numbers of one node, in tokens. ``context`` is what clients may send to it."""
+
+    node: NodeSeen
+    facts: EngineFacts
+    pool: Reading[int]
+    context: Reading[int]
+    limit: Reading[int]  # first length that the engine refuses
+    full_requests: int | None
+
+    @property
+    def role(self) -> str:
+        return self.node.effective_role
+
+    def reachable(self, buffer: int | None) -> int | None:
+        """The longest request that fits everywhere: min(limit + margin, pool, transfer buffer)."""
+        if self.pool.value is None:
+            return None
+        bounds = [self.pool.value]
+        if self.limit.value is not None:
+            bounds.append(self.limit.value + INPUT_MARGIN.get(self.facts.engine, 0))
+        if buffer is not None and self.role != "unified":
+            bounds.append(buffer)
+        return min(bounds)
+
+
+def measure_nodes(audit: Audit) -> list[NodePool]:
+    """Numbers per node. The members of a disaggregated pair share the largest context among them:
+    clients see one entry, and a prompt that either side accepts must fit on both."""
+    found = []
+    for node in read_nodes(audit):
+        facts = node.facts
+        assert facts is not None
+        pool = node_pool(facts)
+        found.append((node, facts, pool, effective_context(facts, audit.rules.context)))
+    paired = [context for node, _, _, context in found if node.effective_role in DISAGGREGATED]
+    nodes = []
+    for node, facts, pool, own in found:
+        context = own
+        if node.effective_role in DISAGGREGATED and own.known:
+            context = max((each for each in paired if each.known), key=lambda each: each.value or 0)
+        nodes.append(
+            NodePool(
+                node=node,
+                facts=facts,
+                pool=pool,
+                context=edge_bounded(context, audit.rules.edge_limit),
+                limit=input_limit(facts, pool, own),
+                full_requests=None,
+            )
+        )
+    return [with_full_requests(each) for each in nodes]
+
+
+def with_full_requests(node: NodePool) -> NodePool:
+    """Adds how many largest requests the node holds at once, summed over its ranks."""
+    if node.pool.value is None or node.context.value is None:
+        return node
+    ranks = [rank.usable.value or 0 for rank in node.facts.ranks] or [node.pool.value]
+    number = sum(pool // node.context.value for pool in ranks)
+    return replace(node, full_requests=number)
+
+
+def node_pool(facts: EngineFacts) -> Reading[int]:
+    """The smallest usable pool over ranks; unknown when the adapter or any rank says so."""
+    if not facts.ranks or not facts.pool.known:
+        return facts.pool
+    ranks = smallest_pool(facts.ranks)
+    if not ranks.known:
+        return ranks
+    return min(facts.pool, ranks, key=lambda reading: reading.value or 0)
+
+
+def effective_context(facts: EngineFacts, stated: int | None) -> Reading[int]:
+    """The context read from the engine, or the declared one where that is larger or alone."""
+    if stated is None:
+        return facts.context
+    if facts.context.value is not None and facts.context.value >= stated:
+        return facts.context
+    return declared(stated, "declared context")
+
+
+def edge_bounded(context: Reading[int], edge_limit: int | None) -> Reading[int]:
+    """The declared edge limit, where one is declared and the context is not smaller still."""
+    if edge_limit is None or (context.value is not None and context.value <= edge_limit):
+        return context
+    return declared(edge_limit, EDGE)
+
+
+def input_limit(facts: EngineFacts, pool: Reading[int], context: Reading[int]) -> Reading[int]:
+    """The first length that the engine refuses: as read, else by SGLang's own formula."""
+    if facts.input_limit.known:
+        return facts.input_limit
+    margin = INPUT_MARGIN.get(facts.engine)
+    if margin is None or pool.value is None or facts.context.value is None:
+        return facts.input_limit
+    limit = min(facts.context.value, pool.value) - margin
+    return derived(limit, f"min(context, pool) - {margin}") if limit > 0 else unknown("the pool is tiny")
+
+
+def danger_zone(nodes: Sequence[NodePool]) -> tuple[tuple[int, int] | None, str]:
+    """[prefill limit, min(decode limit, C)) over all pairs, half-open, in tokens, and a note.
+
+    Without a decode node the upper end is C. None when it is empty or there is no prefill side."""
+    prefill = [
+        each for each in nodes if each.role == "prefill" or (not each.role and each.facts.engine != "generic")
+    ]
+    decode = [each for each in nodes if each.role == "decode"]
+    starts = [each.limit.value or each.pool.value for each in prefill]
+    contexts = [each.context.value for each in prefill if each.context.value is not None]
+    known_starts = [start for start in starts if start is not None]
+    if not known_starts or not contexts:
+        return None, ""
+    low, ceiling = min(known_starts), max(contexts)
+    margin = max(INPUT_MARGIN.get(each.facts.engine, 0) for each in prefill)
+    note = ""
+    if not decode:
+        note, high = "decode was not given", ceiling
+        if low >= ceiling - margin:  # no decode node can take more than context - margin
+            return None, note
+    elif any(each.limit.value is None for each in decode):
+        note, high = "decode's own limit is not exposed", ceiling
+    else:
+        high = min(max(each.limit.value or 0 for each in decode), ceiling)
+    return ((low, high), note) if low < high else (None, note)
+
+
+def times_context(pool: int, context: int) -> float:
+    """Pool / context, rounded down to hundredths: what falls short never reads as enough. Tokens, context > 0."""
+    return pool * 100 // context / 100
+
+
+def zone_in_words(zone: tuple[int, int]) -> str:
+    """A danger zone [low, high) for people, who read both ends as inside: ``5,322 to 8,185``."""
+    return f"{zone[0]:,} to {zone[1] - 1:,}"
+
+
+def required_tokens(headroom: float, context: int) -> int:
+    """The least pool: headroom x C, rounded up to whole tokens."""
+    return math.ceil(round(headroom * context, 6))

@@ -1,0 +1,247 @@
+"""How the check asks: see `kvaudit.auditor.checks.pool` for what it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.node_coverage import (
+    evidence,
+    listed,
+    missing_roles,
+    routers,
+    thousands,
+    unlisted_workers,
+    unread,
+)
+from kvaudit.auditor.checks.pool import CHECK
+from kvaudit.auditor.checks.pool.numbers import (
+    DISAGGREGATED,
+    EDGE,
+    NodePool,
+    danger_zone,
+    effective_context,
+    measure_nodes,
+    required_tokens,
+)
+from kvaudit.auditor.checks.pool.report import Findings, advise, measures, summarise
+from kvaudit.auditor.readings import Reading
+from kvaudit.auditor.verdict import Result, Verdict
+
+INCIDENT = "KVA-001"
+
+DOES_NOT_PROVE = (
+    "It proves room, not isolation: it says nothing of what happens to a request that is refused, of races "
+    "between requests, or of any process that was not read. Pools are drawn anew at every start."
+)
+
+
+class Pool:
+    """Asks every given node for its KV pool (per rank), its context and its own input limit."""
+
+    id = CHECK.id
+
+    async def observe(self, audit: Audit) -> None:
+        """Nothing beyond the readings that every passive check shares."""
+
+    def judge(self, seen: None, audit: Audit) -> Result:
+        """Readings and rules -> result."""
+        problem = bad_rules(audit)
+        if problem:
+            return Result(self.id, Verdict.ERROR, problem, next="Correct the rule and run the check again.")
+        nodes = measure_nodes(audit)
+        found = Findings()
+        found.errors += unread(audit)
+        judge_coverage(audit, nodes, found)
+        for each in nodes:
+            judge_node(each, audit, found)
+        zone, zone_note = danger_zone(nodes)
+        too_small = bool(found.fails)
+        judge_pairing(nodes, found)
+        severity = grade(nodes, zone) if too_small else ("high" if found.fails else "")
+        verdict = found.verdict()
+        if verdict is Verdict.PASS and not nodes:
+            verdict = Verdict.INCONCLUSIVE  # cannot happen while coverage asks for a node; kept fail closed
+        return Result(
+            check=self.id,
+            verdict=verdict,
+            summary=summarise(verdict, found, nodes, audit, zone if too_small else None, zone_note, severity),
+            measures=measures(nodes, audit, zone, found),
+            next=advise(verdict, found, nodes, audit, too_small),
+            does_not_prove=DOES_NOT_PROVE,
+            warn=bool(found.warnings) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
+            severity=severity,
+            evidence=evidence(audit),
+        )
+
+
+def bad_rules(audit: Audit) -> str:
+    """A sentence when the rules cannot be used; "" when they can."""
+    headroom = audit.rules.headroom
+    if isinstance(headroom, bool) or not isinstance(headroom, int | float) or not math.isfinite(headroom):
+        return f"The headroom {headroom!r} is not a number; 1.25 is the default and 1.0 the least allowed."
+    if headroom < 1.0:
+        return f"The headroom is {headroom}; 1.0 is the least allowed, or a full-length request cannot fit."
+    for name in ("context", "edge_limit", "disagg_buffer"):
+        value = getattr(audit.rules, name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value <= 0):
+            return f"The declared {name} is {value!r}; it must be a positive number of tokens."
+    return ""
+
+
+def judge_coverage(audit: Audit, nodes: Sequence[NodePool], found: Findings) -> None:
+    """Was everything read that the verdict speaks of? An empty list of nodes never passes."""
+    given_routers = routers(audit)
+    workers = unlisted_workers(audit)
+    if not nodes and given_routers:
+        known = f"give its workers: {', '.join(workers)}" if workers else "give the URLs of its workers"
+        found.unknowns.append(f"only the router was given; {known}")
+    elif not audit.nodes:
+        found.unknowns.append("no node was given, so no pool was read")
+    elif workers and audit.complete:
+        found.unknowns.append(
+            f"the router {given_routers[0].name} lists workers that were not read: {', '.join(workers)}"
+        )
+    elif workers:
+        found.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
+    for role in missing_roles(audit):
+        found.unknowns.append(f"no {role} node of {audit.deployment} was read")
+    for each in nodes:
+        if each.node.role and each.node.role != each.role:
+            found.warnings.append(
+                f"{each.node.name} was given as {each.node.role} but says it is {each.role}"
+            )
+
+
+def judge_node(each: NodePool, audit: Audit, found: Findings) -> None:
+    """One node: pool >= headroom x C, with every number known."""
+    name, headroom = each.node.name, audit.rules.headroom
+    if each.pool.value is None:
+        found.unknowns.append(f"{name} does not expose its KV pool ({each.pool.source})")
+    if each.context.value is None:
+        found.unknowns.append(
+            f"{name} does not expose its context length ({each.context.source}); declare it with --context"
+        )
+    if each.pool.value is None or each.context.value is None:
+        return
+    required = required_tokens(headroom, each.context.value)
+    if each.pool.value < required:
+        found.fails.append(
+            f"the KV pool of {name} holds {thousands(each.pool.value)} tokens, below the "
+            f"{thousands(required)} required for requests of {thousands(each.context.value)} "
+            f"(headroom {headroom:g})"
+        )
+        return
+    _judge_edge(each, audit, found)
+    _judge_low_confidence(each, found)
+    buffer = audit.rules.disagg_buffer
+    if buffer is not None and each.role != "unified" and buffer < each.context.value:
+        found.fails.append(
+            f"the declared transfer buffer holds {thousands(buffer)} tokens, below the "
+            f"{thousands(each.context.value)} that {name} accepts"
+        )
+    if each.context.state.value == "declared" and not each.facts.context.known:
+        found.warnings.append(f"the context of {name} is declared, not read from the process")
+    reachable = each.reachable(None)
+    if reachable is not None and reachable < each.context.value:
+        found.warnings.append(
+            f"{name} itself refuses prompts from {thousands(each.limit.value or reachable)} tokens on, "
+            f"although {thousands(each.context.value)} are announced"
+        )
+
+
+def _judge_edge(each: NodePool, audit: Audit, found: Findings) -> None:
+    """A declared edge limit carries a pass only once it has been seen refusing; it is not needed
+    where the pool holds the whole context anyway."""
+    if each.context.source != EDGE:
+        return
+    whole = effective_context(each.facts, audit.rules.context)
+    if whole.value is not None and (each.pool.value or 0) >= required_tokens(
+        audit.rules.headroom, whole.value
+    ):
+        return
+    if audit.history is None:
+        found.unknowns.append("the edge limit has not been seen refusing (history not consulted)")
+    elif not audit.history.edge_limit_seen_refusing:
+        found.unknowns.append("the edge limit has not been seen refusing: run the rejection check")
+
+
+def _judge_low_confidence(each: NodePool, found: Findings) -> None:
+    """An upper bound that happens to suffice proves nothing (vLLM's hybrid models overstate 4 x); an
+    adapter that only doubts its number says so in a note."""
+    if "low confidence" in each.pool.source.lower():
+        found.unknowns.append(f"the pool of {each.node.name} is only an upper bound ({each.pool.source})")
+    found.warnings += [
+        f"{each.node.name}: {note}" for note in each.facts.notes if "low confidence" in note.lower()
+    ]
+
+
+def judge_pairing(nodes: Sequence[NodePool], found: Findings) -> None:
+    """Prefill and decode must agree on the layout that they exchange, and on truncation."""
+    prefill = [each for each in nodes if each.role == "prefill"]
+    decode = [each for each in nodes if each.role == "decode"]
+    _judge_truncation(prefill, decode, found)
+    if not prefill or not decode:
+        return
+    for title, values in (
+        ("the KV dtype", lambda each: _dtype(each.facts.setting("kv_cache_dtype"))),
+        ("the page size", lambda each: each.facts.setting("page_size").value),
+        ("the model revision", lambda each: each.facts.revision.value),
+    ):
+        first = {value for value in map(values, prefill) if value is not None}
+        second = {value for value in map(values, decode) if value is not None}
+        if first and second and len(first | second) > 1:
+            found.fails.append(
+                f"prefill and decode disagree on {title}: {_shown(first)} against {_shown(second)}"
+            )
+    models = {each.facts.model.value for each in (*prefill, *decode) if each.facts.model.known}
+    if len(models) > 1:
+        found.warnings.append(f"the nodes name different models: {_shown(models)}")
+
+
+def _judge_truncation(prefill: Sequence[NodePool], decode: Sequence[NodePool], found: Findings) -> None:
+    """allow_auto_truncate cuts the prompt on one side only when the limits differ; no release read
+    through 0.5.23 compares the lengths."""
+    truncating = [
+        each for each in (*prefill, *decode) if each.facts.setting("allow_auto_truncate").value is True
+    ]
+    if not truncating:
+        return
+    names = listed(each.node.name for each in truncating)
+    limits = {each.limit.value for each in (*prefill, *decode)}
+    if prefill and decode and None not in limits:
+        if len(limits) > 1:
+            found.fails.append(
+                f"allow_auto_truncate is on ({names}) while the input limits differ "
+                f"({_shown(limits)}): decode may read pages that prefill never wrote"
+            )
+        return
+    missing = "both roles were not given" if not (prefill and decode) else "an input limit is not exposed"
+    found.unknowns.append(
+        f"allow_auto_truncate is on ({names}) and {missing}, so equal limits cannot be shown"
+    )
+
+
+def _dtype(reading: Reading[Any]) -> Any:
+    same = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp8": "fp8_e4m3"}
+    return same.get(str(reading.value).lower(), str(reading.value).lower()) if reading.known else None
+
+
+def _shown(values: set[Any]) -> str:
+    return " and ".join(sorted(f"{value:,}" if isinstance(value, int) else str(value) for value in values))
+
+
+def grade(nodes: Sequence[NodePool], zone: tuple[int, int] | None) -> str:
+    """*critical* when lengths reach a rejection path that leaks, or might on an unknown build."""
+    if zone is None:
+        return "high"
+    from kvaudit.auditor.advisories.match import affects
+
+    members = [each for each in nodes if each.role in (*DISAGGREGATED, "")]
+    answers = [affects(INCIDENT, each.facts.engine, each.facts.version.value) for each in members]
+    return "high" if all(answer is False for answer in answers) else "critical"
+
+
+PROBE = Pool()

@@ -1,0 +1,139 @@
+"""What the pool check says: measures as plain JSON, one sentence, and what to do now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.node_coverage import scope, sentence, thousands
+from kvaudit.auditor.checks.pool.numbers import NodePool, required_tokens, times_context, zone_in_words
+from kvaudit.auditor.verdict import Verdict, roll_up
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found, by the verdict it leads to; sentences without their full stop."""
+
+    fails: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    unknowns: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def verdict(self) -> Verdict:
+        found = (
+            [Verdict.FAIL] * bool(self.fails)
+            + [Verdict.ERROR] * bool(self.errors)
+            + [Verdict.INCONCLUSIVE] * bool(self.unknowns)
+        )
+        return roll_up(found or [Verdict.PASS])
+
+    def headline(self) -> list[str]:
+        """The sentences of the worst kind found."""
+        return self.fails or self.errors or self.unknowns
+
+
+def measures(
+    nodes: Sequence[NodePool], audit: Audit, zone: tuple[int, int] | None, found: Findings
+) -> dict[str, Any]:
+    """Plain JSON; every length in tokens, null where it is not known."""
+    pools = [each.pool.value for each in nodes if each.pool.value is not None]
+    contexts = [each.context.value for each in nodes if each.context.value is not None]
+    reachable = [each.reachable(audit.rules.disagg_buffer) for each in nodes]
+    known_reachable = [each for each in reachable if each is not None]
+    fits = [each.full_requests for each in nodes if each.full_requests is not None]
+    context = max(contexts, default=None)
+    required = required_tokens(audit.rules.headroom, context) if context is not None else None
+    pool = min(pools, default=None)
+    return {
+        "pool_tokens": pool,
+        "context_tokens": context,
+        "reachable_tokens": min(known_reachable, default=None),
+        "headroom": float(audit.rules.headroom),
+        "required_tokens": required,
+        "missing_tokens": max(0, required - pool) if required is not None and pool is not None else None,
+        "headroom_tokens": required - context if required is not None and context is not None else None,
+        "danger_zone": list(zone) if zone is not None else None,
+        "full_context_requests": min(fits, default=None),
+        "edge_limit": audit.rules.edge_limit,
+        "scope": scope([each.node for each in nodes]),
+        "warnings": [sentence(each) for each in found.warnings],
+        "nodes": [
+            {
+                "name": each.node.name,
+                "role": each.role,
+                "engine": each.facts.engine,
+                "version": each.facts.version.value,
+                "pool": each.pool.as_report(),
+                "context": each.context.as_report(),
+                "input_limit": each.limit.as_report(),
+                "reachable_tokens": reached,
+                "full_context_requests": each.full_requests,
+                "ranks": [
+                    {"rank": rank.rank, "usable": rank.usable.as_report()} for rank in each.facts.ranks
+                ],
+                "notes": list(each.facts.notes),
+            }
+            for each, reached in zip(nodes, reachable, strict=True)
+        ],
+    }
+
+
+def summarise(
+    verdict: Verdict,
+    found: Findings,
+    nodes: Sequence[NodePool],
+    audit: Audit,
+    zone: tuple[int, int] | None,
+    zone_note: str,
+    severity: str,
+) -> str:
+    """One sentence for a person on call, with the scope in it."""
+    where = scope([each.node for each in nodes])
+    if verdict is not Verdict.PASS:
+        first, *others = found.headline()
+        text = f"Of {where}: {first}" if nodes else first
+        if zone is not None:
+            leaks = severity == "critical"
+            path = "reach the rejection path that leaks" if leaks else "are refused by prefill alone"
+            text += f"; prompts of {zone_in_words(zone)} tokens {path}"
+            text += f" ({zone_note})" if zone_note else ""
+        elif found.fails and zone_note and any(each.role == "prefill" for each in nodes):
+            text += f" ({zone_note})"
+        if others:
+            text += f"; and {len(others)} more: {'; '.join(others)}"
+        return sentence(text)
+    tightest = min(nodes, key=lambda each: (each.pool.value or 0) / (each.context.value or 1))
+    times = times_context(tightest.pool.value or 0, tightest.context.value or 1)
+    return sentence(
+        f"On {where} the smallest KV pool holds {thousands(tightest.pool.value or 0)} tokens, "
+        f"{times:g} times the largest request of "
+        f"{thousands(tightest.context.value or 0)} (at least {audit.rules.headroom:g} is required)"
+    )
+
+
+def advise(
+    verdict: Verdict, found: Findings, nodes: Sequence[NodePool], audit: Audit, too_small: bool
+) -> str:
+    """What to do now."""
+    if too_small:
+        short = [each for each in nodes if each.pool.value is not None and each.context.value is not None]
+        needed = max(required_tokens(audit.rules.headroom, each.context.value or 0) for each in short)
+        edge = min(math.floor((each.pool.value or 0) / audit.rules.headroom) for each in short)
+        return (
+            f"Keep it out of traffic. Either enlarge the pool to {thousands(needed)} tokens (memory share, "
+            f"quantisation, parallelism), or refuse prompts above {thousands(edge)} tokens at the edge "
+            "and declare that as the edge limit."
+        )
+    if verdict is Verdict.FAIL:
+        return (
+            "Start every member of the pair with the same KV layout, a transfer buffer of the context's "
+            "size and without auto-truncation, then run the gate again."
+        )
+    if verdict is Verdict.ERROR:
+        return "Make the node answer (address, key, TLS) and run it again; nothing was learnt."
+    if verdict is Verdict.INCONCLUSIVE:
+        return "Supply what is named above; until then treat the pool as too small."
+    return "Nothing now; run it again after every start or change of capacity."

@@ -1,0 +1,198 @@
+"""From the arms of the prefix check to a verdict. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kvaudit.auditor.checks.trials import (
+    MORE_TIME,
+    VOID_SHARE,
+    denied,
+    saying,
+    unfinished,
+    void_share,
+    voids,
+)
+from kvaudit.auditor.verdict import Result, Verdict
+
+if TYPE_CHECKING:
+    from kvaudit.auditor.checks.prefix.probe import PrefixSeen
+
+ALPHA = 5e-7  # per look, two looks
+LEAST_GAIN = 0.05
+DRIFT = 1e-3  # a null arm below this is no null
+
+DOES_NOT_PROVE = (
+    "It covers these prefixes, this replica and the tiers that were filled. A cache that is keyed right can still be "
+    "overwritten or read stale, which canary and rejection look for; and a client may choose its own salt."
+)
+MEND = "Have the gateway set a salt per tenant, over what clients send, on every cache tier; or turn the cache off."
+
+
+def judge_prefix(seen: PrefixSeen) -> Result:
+    """The verdict of checks.md 8."""
+    measures = _measures(seen)
+
+    result = saying("prefix", measures, DOES_NOT_PROVE, seen.evidence)
+
+    if refusal := denied(seen.trials):
+        return result(
+            Verdict.ERROR,
+            f"The entry refused the key of tenant {refusal.tenant} ({refusal.status}): nothing was learnt.",
+            "Check both tenants' keys.",
+        )
+    a, b = seen.tenants[0], seen.tenants[1]
+    for arm, where in (
+        ("cross", ""),
+        ("tier cross", " after it had been evicted and came back from a second tier"),
+    ):
+        found = _over(seen, arm)
+        if len(found) >= 2:
+            return result(
+                Verdict.FAIL,
+                f"Tenant {b} was served {max(found):,} cached tokens of a prefix that only tenant {a} had sent{where} "
+                f"({len(found)} of {_asked(seen, arm)} times): the prefix cache crosses tenants.",
+                MEND,
+                "high",
+            )
+    if seen.compared_answers >= 3 and seen.equal_answers == seen.compared_answers and not seen.drawn_again:
+        return result(
+            Verdict.FAIL,
+            f"Two tenants received byte-equal answers to a draw of lots, {seen.equal_answers} of "
+            f"{seen.compared_answers} times: a response cache in front of the engine is shared between keys.",
+            "Key the gateway's response cache by tenant, or turn it off.",
+            "high",
+        )
+    stolen = _over(seen, "stolen salt")
+    if stolen and seen.entry_sets_salts:
+        return result(
+            Verdict.FAIL,
+            f"Tenant {b} reached tenant {a}'s cached prefix by sending {a}'s salt, through an entry that is "
+            "declared to set salts itself.",
+            "Have the gateway overwrite the salt that clients send.",
+            "high",
+        )
+    timing = _timing(seen, measures)
+    if timing == "drift":
+        return result(
+            Verdict.ERROR,
+            "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared.",
+            "Measure in a quieter window.",
+        )
+    if timing == "shared":
+        return result(
+            Verdict.FAIL,
+            f"Tenant {b} is answered faster on prefixes that tenant {a} sent before than on fresh ones "
+            f"(p = {measures['timing']['p']:.1e}, {measures['timing']['median_gain']:.0%} of the median): the cache is "
+            "shared although no count says so.",
+            MEND,
+            "medium",
+        )
+    if seen.unhealthy:
+        return result(
+            Verdict.FAIL,
+            f"The deployment is no longer healthy after cached prefixes were asked: {seen.unhealthy}",
+            "Restart it and look at its memory and queues.",
+            "medium",  # *high* says of this check that tenants were crossed
+        )
+    if seen.stopped:
+        said = unfinished(seen.parts, 4, "parts (counts, tiers, responses, times)", seen.stopped)
+        return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {said}", MORE_TIME)
+    if void_share(seen.trials) > VOID_SHARE:
+        return result(
+            Verdict.INCONCLUSIVE, f"Too many trials were void ({voids(seen.trials)}).", "Run again."
+        )
+    own_hits, counted = (
+        _over(seen, "own"),
+        [one for one in seen.counts if one.arm == "own" and one.cached is not None],
+    )
+    if len(own_hits) < 2 and timing != "control":
+        why = (
+            "cached tokens are not reported"
+            if not counted
+            else "a tenant's own repeated prefix did not hit either"
+        )
+        return result(
+            Verdict.INCONCLUSIVE,
+            f"The cache cannot be seen: {why}, and no time shows it. Silence across tenants means nothing then.",
+            "Report cached tokens (--enable-cache-report, --enable-prompt-tokens-details), or attest that it is off.",
+        )
+    if _over(seen, "cross") or _over(seen, "tier cross"):
+        return result(
+            Verdict.INCONCLUSIVE,
+            "One cross-tenant request reported cached tokens and the others did not: not shown either way.",
+            "Run again.",
+            warn=True,
+        )
+    warning = (
+        " A salt protects only if the gateway sets it: any tenant that sends another's salt hits."
+        if stolen
+        else ""
+    )
+    told = (
+        f"by count and by time ({len(seen.hits)} timed pairs)"
+        if "timing" in measures
+        else f"by count; {len(seen.hits)} timed pairs are too few to say the same of times"
+    )
+    tiers = "" if seen.tier_asked else " Tiers beyond the pool were not filled."
+    return result(
+        Verdict.PASS,
+        f"Tenant {a}'s own prefix hits the cache ({len(own_hits)} of {_asked(seen, 'own')}) and tenant {b} misses "
+        f"it {told}.{warning}{tiers}",
+        "Run again weekly and after changes of the gateway.",
+        warn=bool(stolen) or not seen.tier_asked,
+    )
+
+
+def _over(seen: PrefixSeen, arm: str) -> list[int]:
+    return [
+        one.cached
+        for one in seen.counts
+        if one.arm == arm and one.cached is not None and one.cached > seen.page
+    ]
+
+
+def _asked(seen: PrefixSeen, arm: str) -> int:
+    return sum(one.arm == arm for one in seen.counts)
+
+
+def _timing(seen: PrefixSeen, measures: dict[str, Any]) -> str:
+    """ "shared", "drift", "control" (the same-tenant arm shows the cache) or "" (times show nothing)."""
+    if min(len(seen.hits), len(seen.misses), len(seen.own_hits)) < 50:
+        return ""
+    from kvaudit.auditor.stats.timing import differ, faster
+
+    middle = len(seen.misses) // 2
+    null = differ(seen.misses[:middle], seen.misses[middle:])  # in the order of time: drift shows
+    cross, own = faster(seen.hits, seen.misses), faster(seen.own_hits, seen.misses)
+    measures["timing"] = {
+        "p": cross.p,
+        "auc": round(cross.auc, 4),
+        "median_gain": round(cross.median_gain, 4),
+        "own_p": own.p,
+        "own_auc": round(own.auc, 4),
+        "null_p": null,
+        "samples": len(seen.hits),
+    }
+    if null < DRIFT:
+        return "drift"
+    if cross.p < ALPHA and cross.median_gain > LEAST_GAIN:
+        return "shared"
+    return "control" if own.p < ALPHA else ""
+
+
+def _measures(seen: PrefixSeen) -> dict[str, Any]:
+    return {
+        "cached": [
+            {"arm": one.arm, "repeat": one.repeat, "cached_tokens": one.cached, "prompt_tokens": one.tokens}
+            for one in seen.counts
+        ],
+        "tolerance_tokens": seen.page,
+        "equal_answers": seen.equal_answers,
+        "compared_answers": seen.compared_answers,
+        "drawn_again": seen.drawn_again,
+        "tier_filled": seen.tier_asked,
+        "entry_sets_salts": seen.entry_sets_salts,
+        "valid": sum(one.outcome.valid for one in seen.trials),
+        "void": sum(not one.outcome.valid for one in seen.trials),
+    }
