@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import psycopg
 
 from kvaudit.server.ops import embedded
 from kvaudit.server.ops.process import Child
+from tests.waiting import until
 
 DATA = Path(__file__).with_name("data")
 DUMP = DATA / "kvaudit-6d7b74b.dump"
@@ -48,11 +48,8 @@ def furnish(state: Path, look: Callable[[psycopg.Connection[Any]], None] = lambd
         child = Child("postgres", lambda: server.start(log), grace=30, log_path=log_path)
         child.start()
     try:
-        deadline = time.monotonic() + 120
-        while not server.ready():
-            assert child.alive(), child.last_words()
-            assert time.monotonic() < deadline, "PostgreSQL does not answer"
-            time.sleep(0.02)
+        until(lambda: server.ready() or not child.alive(), "PostgreSQL to answer", about=child.last_words)
+        assert child.alive(), child.last_words()
         restore(server)
         with psycopg.connect(
             host=str(server.socket), user=embedded.OWNER_ROLE, dbname=embedded.DATABASE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from kvaudit.server.ops import retaining
 from kvaudit.server.ops.launch import Launch, child_environment
 from kvaudit.server.ops.process import spawn
 from kvaudit.server.ops.state import State
+from tests.waiting import until
 
 
 class Said:
@@ -48,11 +48,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
 
 def until_over(kept: retaining.Retaining) -> None:
-    deadline = time.monotonic() + 60
-    while kept._process is not None:
-        assert time.monotonic() < deadline
+    def over() -> bool:
         kept.look()
-        time.sleep(0.01)
+        return kept._process is None
+
+    until(over, "the process to end")
 
 
 def test_nothing_runs_before_it_is_due(launch: Launch, started: list[dict[str, str]]) -> None:
