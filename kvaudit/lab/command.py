@@ -1,4 +1,4 @@
-"""``kvaudit lab serve | faults | matrix | fleet | story``."""
+"""``kvaudit lab serve | faults | matrix | fleet | restart | story``."""
 
 from __future__ import annotations
 
@@ -69,6 +69,15 @@ def _parser() -> argparse.ArgumentParser:
     fleet.add_argument("--state", required=True, metavar="DIR", help="where fleet.json and keys are written")
     fleet.add_argument("--json", action="store_true", help="print one line: the fleet and its key file")
     fleet.set_defaults(run=_fleet)
+
+    restart = commands.add_parser("restart", help="give a deployment of the running demo fleet another fault")
+    restart.add_argument("slug", help="such as lab-leaking")
+    restart.add_argument(
+        "--fault", default="healthy", help="see `kvaudit lab faults` (default: healthy, the fix)"
+    )
+    restart.add_argument("--state", required=True, metavar="DIR", help="the fleet's folder")
+    restart.add_argument("--seconds", type=float, default=60.0, help="patience")
+    restart.set_defaults(run=_restart)
 
     story = commands.add_parser(
         "story", help="mend the leaking deployment of a running `make up`, prove it, and close its incident"
@@ -160,6 +169,12 @@ def _matrix(chosen: argparse.Namespace) -> int:
     from kvaudit.lab.matrix import command
 
     return command(chosen.fault, chosen.check, as_json=chosen.json)
+
+
+def _restart(chosen: argparse.Namespace) -> int:
+    from kvaudit.lab.story import restart_command
+
+    return restart_command(chosen.state, chosen.slug, chosen.fault, seconds=chosen.seconds)
 
 
 def _story(chosen: argparse.Namespace) -> int:

@@ -1,18 +1,20 @@
-"""``kvaudit lab story``: the lab's part. The leaking deployment of the demo fleet is mended while it runs.
+"""``kvaudit lab restart``: a deployment of the demo fleet is given another engine while the fleet runs.
 
-The fleet's process looks for a wish in its folder, restarts that deployment at the same addresses
-with another engine, and answers in a second file. Who tells the story (with a database) is another
-command, found by its entry point: the lab itself knows nothing of it.
+The fleet's process looks for a wish in its folder, restarts that deployment at the same addresses with another engine,
+and answers in a second file. ``kvaudit lab story``, which needs a database, is another package's command, found by its
+entry point: the lab itself knows nothing of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 WISH, ANSWER = "restart.json", "restarted.json"
 GLANCE = 0.5  # seconds
@@ -64,6 +66,22 @@ def _read(path: Path) -> dict[str, Any] | None:
         if isinstance(found, dict):
             return found
     return None
+
+
+def restart_command(state: str, slug: str, fault: str, *, seconds: float) -> int:
+    """Ask for the restart, wait, and print what the deployment is now as one line of JSON. Raises ValueError with a
+    sentence when the fleet does not answer or cannot do it."""
+    identity, folder = str(uuid4()), Path(state)
+    wish(folder, identity=identity, slug=slug, fault=fault)
+    ends = time.monotonic() + seconds
+    while (answer := answered(folder, identity)) is None:
+        if time.monotonic() > ends:
+            raise ValueError(f"the lab in {folder} does not restart {slug}: is its fleet running?")
+        time.sleep(GLANCE / 2)
+    if "problem" in answer:
+        raise ValueError(str(answer["problem"]))
+    print(json.dumps(answer["described"]))
+    return 0
 
 
 def command(arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvaudit.lab.fleet import ENVIRONMENT
+from kvaudit.server.fleet.lab_keys import LAB_KEYS
 from kvaudit.server.ops.egress import write_lab_ports
 from kvaudit.server.ops.errand import manage
 from kvaudit.server.ops.launch import LAB, Launch
@@ -52,7 +52,7 @@ def _import_lab(launch: Launch, supervisor: Supervisor) -> None:
         supervisor.progress.say(f"lab fleet: not imported, since {fault}")
         return
     write_lab_ports(lab_ports_file(launch), _fleet_file(launch))
-    env = {**launch.env, **ENVIRONMENT}  # fake keys, and only the import needs them
+    env = {**launch.env, **LAB_KEYS}  # fake keys, and only the import needs them
     done = manage(["lab_fleet", str(_fleet_file(launch))], env, supervisor.asked_to_stop)
     if done.stopped:
         raise Stopped

@@ -29,7 +29,7 @@ def main(argv: Sequence[str]) -> int:
     import django
 
     django.setup()
-    from kvaudit.server.incidents.story import StoryFault, tell
+    from kvaudit.server.ops.demo_scenario import StoryFault, tell
 
     folder = (chosen.state or default_state()) / "lab"
     try:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from kvaudit.auditor import checks
 from kvaudit.auditor.checks.contract import Rules
-from kvaudit.lab.fleet import ENVIRONMENT as LAB_KEYS
 from kvaudit.server.audits.models import Run
+from kvaudit.server.fleet.lab_keys import LAB_KEYS
 from kvaudit.server.fleet.loading import rules_of
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 

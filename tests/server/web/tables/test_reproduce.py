@@ -11,6 +11,7 @@ from kvaudit.auditor.commands import gate, probe
 from kvaudit.auditor.commands.given import chosen
 from kvaudit.lab import fleet as lab
 from kvaudit.server.fleet.importing import import_fleet
+from kvaudit.server.fleet.lab_keys import LAB_KEYS
 from kvaudit.server.fleet.models import Deployment, Tenant
 from kvaudit.server.fleet.services import set_node_headers, set_pin
 from kvaudit.server.web.tables.reproduce import TOKEN, again, gate_line
@@ -130,3 +131,7 @@ def test_an_evil_address_is_quoted_and_a_key_left_out(people, pair):
 def test_nothing_to_ask_is_nothing(people, pair):
     assert again(scene.a_run(pair, {"drift": "pass"})).line == ""
     assert again(scene.a_run(a_deployment("bare", team=people.team), {"pool": "pass"})).line == ""
+
+
+def test_the_servers_list_of_the_labs_keys_is_the_labs():
+    assert dict(LAB_KEYS) == dict(lab.ENVIRONMENT)
