@@ -9,9 +9,12 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvaudit.auditor.checks.descriptor import Check, Meaning, Measures
+
+if TYPE_CHECKING:
+    from kvaudit.auditor.checks.contract import Probe
 
 
 def _found() -> Iterator[Check]:
@@ -45,10 +48,11 @@ def describe(check_id: str) -> Check:
     return CHECKS[check_id]
 
 
-def get(check_id: str) -> Any:
+def get(check_id: str) -> Probe[Any]:
     """What asks and judges (`contract.Probe`), imported now. ValueError as `describe`."""
     check = describe(check_id)
-    return import_module(f"{__name__}.{check.package or check.id}.probe").PROBE
+    probe: Probe[Any] = import_module(f"{__name__}.{check.package or check.id}.probe").PROBE
+    return probe
 
 
 def keys_needed(check_id: str) -> int:
