@@ -82,6 +82,7 @@ TABLES: Mapping[str, Policy] = {
         "a version is closed once; slots move", "valid_to", "next_due", "missed_from", "missed_before"
     ),
     "audits_plan_deployments": Policy("what a version of a plan selects"),
+    "audits_workerclock": _free("how far workers' clocks are off now"),
     "audits_planting": _free("our own markers while they are live: written as they are sent, gone after 30 days"),
     # The fleet
     "fleet_deployment": Policy("description, imported anew; its name never changes", update=None),
@@ -90,6 +91,7 @@ TABLES: Mapping[str, Policy] = {
     "fleet_pin": _columns("closed once", "valid_to"),
     "fleet_consent": _columns("closed once", "valid_to"),
     "fleet_pause": _columns("closed once", "valid_to"),
+    "fleet_sessionapproval": _columns("what a second person approved; ended once", "valid_to"),
     "fleet_nodesnapshot": _columns("what a node said, confirmed forwards only", "last_confirmed", "current"),
     "fleet_fingerprintchange": Policy("that a configuration changed"),
     # Compliance
@@ -145,6 +147,7 @@ TABLES: Mapping[str, Policy] = {
     "accounts_membership": _free(_ACCOUNTS),
     "accounts_apitoken": _free(_ACCOUNTS),
     "accounts_failedlogins": _free("counts of the last minutes"),
+    "accounts_session": _free("who is logged in now"),
     "auth_group": _free(_DJANGO),
     "auth_group_permissions": _free(_DJANGO),
     "auth_permission": _free(_DJANGO),
