@@ -312,7 +312,8 @@ async def _probe_set(
 async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | None) -> Result:
     try:
         check = registry.get(check_id)
-        missing = [name for name in registry.describe(check_id).packages if find_spec(name) is None]
+        known = registry.CHECKS.get(check_id)
+        missing = [name for name in (known.packages if known else ()) if find_spec(name) is None]
         if missing:  # before anything is sent: prompts that nobody can judge only cost tokens
             return _not_installed(check_id, missing)
         if check_id in registry.ACTIVE and probes is not None:

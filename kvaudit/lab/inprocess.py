@@ -83,7 +83,7 @@ class _LabClient(Client):
         super().__init__(url, **options)
         self._memory = memory
 
-    def _open_pool(self) -> Any:
+    async def _open_pool(self) -> Any:
         return self._memory
 
 

@@ -100,7 +100,7 @@ def test_paths_come_and_go_with_the_release(version, present, absent):
 def test_every_answer_says_that_this_is_a_lab():
     async def use(lab):
         async with lab.inside.client(lab.inside.entry, allow=[("GET", "/nowhere")]) as client:
-            raw = await client._open_pool().handle_async_request(
+            raw = await (await client._open_pool()).handle_async_request(
                 client._build("GET", "/nowhere", None, "", (), client.limits)
             )
             headers = dict(raw.headers)

@@ -41,7 +41,7 @@ async def _raw(lab, method, path, body=None, key="sk-test"):
     async with lab.inside.client(url, allow=[(method, path)], key=key) as client:
         content = None if body is None else orjson.dumps(body)
         request = client._build(method, path, content, "application/json", (), client.limits)
-        answer = await client._open_pool().handle_async_request(request)
+        answer = await (await client._open_pool()).handle_async_request(request)
         parts = [part async for part in answer.stream]
         await answer.stream.aclose()
         headers = {name.decode().lower(): value.decode() for name, value in answer.headers}
