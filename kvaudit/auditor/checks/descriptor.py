@@ -10,6 +10,9 @@ from typing import Any, Literal
 
 Measures = Mapping[str, Any]
 
+ANY = frozenset({"critical", "high", "medium", ""})
+"""Every severity; "" where a fail has none."""
+
 
 class Meaning(StrEnum):
     """What a fail says about tenants."""
@@ -59,8 +62,8 @@ class Check:
 
     leak: frozenset[str] = frozenset()
     """Severities whose fail is a leak (`Meaning.LEAK`)."""
-    boundary: bool = False
-    """Any other fail is a boundary that does not hold, and opens an incident as such."""
+    boundary: frozenset[str] = frozenset()
+    """Severities whose fail is a boundary that does not hold (`Meaning.BOUNDARY`), and opens an incident as such."""
     bounds: bool = False
     """Its pass bounds how rare leaks are: an exposure report calls hours *bounded* while all of these hold."""
     replayable: bool = False
@@ -79,4 +82,4 @@ class Check:
         """What a fail with this severity ("" where none was given) says about tenants."""
         if severity in self.leak:
             return Meaning.LEAK
-        return Meaning.BOUNDARY if self.boundary else Meaning.CONFIGURATION
+        return Meaning.BOUNDARY if severity in self.boundary else Meaning.CONFIGURATION

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.checks.prober_protocol import Stop
 from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
 from kvaudit.auditor.prober.session_wire import session_for
@@ -149,12 +148,10 @@ class ProbeSet:
                 summary=f"{result.summary} {wedge.sentence}",
                 next=wedge.next_step,
             )
-        # Where *high* says that tenants were crossed, a wedge must not: nobody received anything.
-        crossed = registry.meaning(result.check, "high") is Meaning.LEAK
         return replace(
             result,
             verdict=Verdict.FAIL,
-            severity="medium" if crossed else "high",
+            severity="high",
             warn=False,
             measures=measures,
             summary=wedge.sentence,

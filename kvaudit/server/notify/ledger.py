@@ -41,8 +41,8 @@ def _tell(broken: Verification) -> bool:
         subject=subject,
         payload={
             "event": Event.LEDGER.value,
-            "summary": f"{subject}: {broken.sentence or 'it was changed, or part of it is missing.'} What it proves of "
-            f"audits and of people's acts is in doubt.{since}",
+            "summary": f"{subject}: it was changed, or part of it is missing. What it proves of audits and of people's "
+            f"acts is in doubt.{since}",
             "next": NEXT,
             "found_at": broken.finished_at.isoformat() if broken.finished_at else "",
             "url": f"{settings.BASE_URL}/settings/ledger/",

@@ -127,7 +127,8 @@ def test_beat_rings_every_task_that_exists() -> None:
     app.loader.import_default_modules()
     for entry in loaded.CELERY_BEAT_SCHEDULE.values():
         assert entry["task"] in app.tasks
-        assert entry["options"]["expires"] >= 1
+        # A worker whose clock is wrong would drop what expires (decision 10).
+        assert "expires" not in entry["options"]
 
 
 def test_the_scheduler_s_numbers_come_from_the_environment() -> None:

@@ -190,7 +190,12 @@ def test_every_form_gives_back_what_it_does_not_take(world, length):
             given = {**form.fields, **{each: markers[each] + LENGTHS[length] for each in form.texts}}
             answer = client.post(form.action, {**given, **({name: value} if name else {})})
             secret = {
-                each for each in markers if "secret" in each or (each == "key" and "/keys/" in form.action)
+                each
+                for each in markers
+                # A line of a fleet file that could hold a key comes back without it: tests/auditor/fleetfile/test_excerpt.py.
+                if "secret" in each
+                or (each, form.action) == ("text", "/import/")
+                or (each == "key" and "/keys/" in form.action)
             }
             kept = {each: marker for each, marker in markers.items() if each not in secret}
             if found := problems(answer, kept):

@@ -18,7 +18,8 @@ CHECK = Check(
     kind="active",
     order=10,
     tenants=2,
-    leak=frozenset({"critical", "high"}),
+    leak=frozenset({"critical"}),
+    boundary=frozenset({"high"}),
     probed=False,
     packages=("numpy", "scipy"),
 )

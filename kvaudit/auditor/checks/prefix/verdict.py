@@ -93,7 +93,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
             Verdict.FAIL,
             f"The deployment is no longer healthy after cached prefixes were asked: {seen.unhealthy}",
             "Restart it and look at its memory and queues.",
-            "medium",  # *high* says of this check that tenants were crossed
+            "high",
         )
     if seen.stopped:
         said = unfinished(seen.parts, 4, "parts (counts, tiers, responses, times)", seen.stopped)

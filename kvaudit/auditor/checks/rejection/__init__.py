@@ -8,7 +8,7 @@ the nonce, two times of three, is the incident itself: the prompt was not read, 
 
 from __future__ import annotations
 
-from kvaudit.auditor.checks.descriptor import Check
+from kvaudit.auditor.checks.descriptor import ANY, Check
 from kvaudit.auditor.checks.rejection.lengths import answered, failing
 
 CHECK = Check(
@@ -23,7 +23,7 @@ CHECK = Check(
     gate=True,
     cadence="nightly",
     leak=frozenset({"critical"}),
-    boundary=True,
+    boundary=ANY,
     bounds=True,
     replayable=True,
     shows="outcome",

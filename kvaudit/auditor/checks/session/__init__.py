@@ -19,7 +19,7 @@ CHECK = Check(
     order=12,
     tenants=2,
     leak=frozenset({"critical"}),
-    boundary=True,
+    boundary=frozenset({"high"}),
     opt_in=True,
     probed=False,
 )
