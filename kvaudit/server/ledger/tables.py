@@ -83,6 +83,7 @@ TABLES: Mapping[str, Policy] = {
     ),
     "audits_plan_deployments": Policy("what a version of a plan selects"),
     "audits_planting": _free("our own markers while they are live: written as they are sent, gone after 30 days"),
+    "audits_workerclock": _free("how far each worker's clock is off, as it last said"),
     # The fleet
     "fleet_deployment": Policy("description, imported anew; its name never changes", update=None),
     "fleet_node": Policy("closed once; keys are sealed anew", update=None),
@@ -90,6 +91,7 @@ TABLES: Mapping[str, Policy] = {
     "fleet_pin": _columns("closed once", "valid_to"),
     "fleet_consent": _columns("closed once", "valid_to"),
     "fleet_pause": _columns("closed once", "valid_to"),
+    "fleet_sessionapproval": _columns("of one content, ended once", "valid_to"),
     "fleet_nodesnapshot": _columns("what a node said, confirmed forwards only", "last_confirmed", "current"),
     "fleet_fingerprintchange": Policy("that a configuration changed"),
     # Compliance
@@ -145,10 +147,11 @@ TABLES: Mapping[str, Policy] = {
     "accounts_membership": _free(_ACCOUNTS),
     "accounts_apitoken": _free(_ACCOUNTS),
     "accounts_failedlogins": _free("counts of the last minutes"),
+    "accounts_session": _free("who is logged in now"),
     "auth_group": _free(_DJANGO),
     "auth_group_permissions": _free(_DJANGO),
     "auth_permission": _free(_DJANGO),
     "django_content_type": _free(_DJANGO),
-    "django_session": _free("who is logged in now"),
+    "django_session": _free("empty: sessions are in a table of our own"),
     "django_migrations": Policy("which migrations ran: the owner's", insert=()),
 }  # fmt: skip
