@@ -25,8 +25,9 @@ import pytest
 from psycopg import sql
 
 from kvaudit.server.ops import embedded
-from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state, until
+from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state
 from tests.upgrade import installation
+from tests.waiting import until
 
 pytestmark = pytest.mark.drill
 
@@ -257,7 +258,7 @@ def test_make_up_goes_on_where_the_release_before_stopped(before: Before) -> Non
                 finished = {series for series, now in new if now == "finished"}
                 return not waiting & before.due and before.due <= finished
 
-            until(gone_on, 240, f"the plans that were due have run\n{up.said()}{up.logs()}")
+            until(gone_on, f"the plans that were due have run\n{up.said()}{up.logs()}", 240)
             known = {row[0] for row in before.ended}
             again = [row for row in connection.execute(RUNS).fetchall() if row[0] in known]
             assert again == before.ended, "a run that had ended has changed"

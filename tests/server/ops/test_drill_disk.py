@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from tests.drills import fill, small_disk
-from tests.server.ops.running import Up, free_port, status_of, until
+from tests.server.ops.running import Up, free_port, status_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.drill
 
@@ -47,22 +48,22 @@ def test_a_full_disk_ends_nothing_for_good(tmp_path, notes_too):
             filler = fill(disk)
             wear_out(up)
             fill(disk)
-            until(lambda: is_gone(before["postgres"]), 120, "PostgreSQL gives up")
+            until(lambda: is_gone(before["postgres"]), "PostgreSQL gives up", 120)
             for name in ("valkey", "web", "beat", "worker-active"):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(before[name], signal.SIGKILL)
             if not notes_too:
-                until(lambda: "is full" in up.said(), 60, "it says that the disk is full")
-                until(lambda: up.said().count("starting it again") > 6, 120, "it goes on trying")
+                until(lambda: "is full" in up.said(), "it says that the disk is full", 60)
+                until(lambda: up.said().count("starting it again") > 6, "it goes on trying", 120)
             deadline = time.monotonic() + 5  # nothing to wait for: it must simply not end
             while time.monotonic() < deadline:
                 assert up.process.poll() is None, up.said()
                 time.sleep(0.1)
             filler.unlink()
-            until(lambda: status_of(f"{up.url}/readyz") == 200, 180, "it recovers alone")
+            until(lambda: status_of(f"{up.url}/readyz") == 200, "it recovers alone", 180)
             if not notes_too:
                 assert "has room again" in up.said()
-            until(lambda: set(up.groups()) == set(before), 120, "every part runs again")
+            until(lambda: set(up.groups()) == set(before), "every part runs again", 120)
             assert up.process.poll() is None
             body = up.get("/metrics")
             assert "kvaudit_state_free_bytes" in body

@@ -20,7 +20,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state, status_of, until
+from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state, status_of
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
@@ -73,7 +74,7 @@ class Served:
                 stdout=log,
                 stderr=log,
             )
-        until(lambda: status_of(self.url("/fast")) == 200, 60, "the server answers")
+        until(lambda: status_of(self.url("/fast")) == 200, "the server answers", 60)
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -163,7 +164,7 @@ def test_each_of_them_is_shown_the_door(strict, kind):
         thread.start()
     try:
         if "read" in kind:
-            until(lambda: not _established(strict.port, client), 60, "the server gives up")
+            until(lambda: not _established(strict.port, client), "the server gives up", 60)
         else:
             assert _ends(client)
     finally:
@@ -238,7 +239,7 @@ def test_where_there_are_too_many_the_oldest_goes(serve):
 def test_what_is_kept_has_a_limit(serve):
     served = serve(MOST_SPOOLED=1_000_000, GRACE_SECONDS=600)
     crowd = [served.connect(PAGE, window=4096) for _ in range(20)]
-    until(lambda: sum(_established(served.port, each) for each in crowd) <= 10, 60, "the largest go")
+    until(lambda: sum(_established(served.port, each) for each in crowd) <= 10, "the largest go", 60)
     assert served.ask("GET", "/fast")["path"] == "/fast"
     for each in crowd:
         each.close()
@@ -274,7 +275,7 @@ def test_processes_end_with_gunicorn_itself(serve):
     served = serve(workers=2)
     pid = served.ask("GET", "/fast")["pid"]
     served.process.kill()
-    until(lambda: not Path(f"/proc/{pid}").exists(), 60, "the worker notices that it is alone")
+    until(lambda: not Path(f"/proc/{pid}").exists(), "the worker notices that it is alone", 60)
 
 
 def _ends(client: socket.socket) -> bool:
