@@ -51,6 +51,15 @@ def browser() -> Iterator[Browser]:
     os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE", None)
 
 
+REFUSED_FORM = "the server responded with a status of 422"
+"""What the browser notes of a form that comes back with its mistakes: it is meant."""
+
+
+def is_complaint(message: Any) -> bool:
+    """Whether the browser said that something is wrong."""
+    return message.type == "error" and REFUSED_FORM not in message.text
+
+
 @dataclass
 class Visit:
     """A logged-in visitor. ``complaints`` gathers what the browser said was wrong: blocked by the
@@ -95,7 +104,7 @@ def visit(browser: Browser, live_server: Any) -> Iterator[Any]:
         page = visitor.page
         page.on(
             "console",
-            lambda message: visitor.complaints.append(message.text) if message.type == "error" else None,
+            lambda message: visitor.complaints.append(message.text) if is_complaint(message) else None,
         )
         page.on("pageerror", lambda error: visitor.complaints.append(str(error)))
         page.on(

@@ -15,7 +15,7 @@ from typing import Any
 from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict
 
-INTERNAL = checks.where("bounds")
+INTERNAL = tuple(sorted(checks.where("bounds")))
 CAPACITY = checks.where("read_at_gate")
 
 

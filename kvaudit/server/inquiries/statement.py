@@ -17,7 +17,7 @@ from kvaudit.auditor.checks.pool.numbers import zone_in_words
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.inquiries.spans import Held, Span, Standing, Statement
 
-BOUNDING = checks.where("bounds")
+BOUNDING = tuple(sorted(checks.where("bounds")))
 """Both must hold, passed, of one configuration, for an instant to be bounded: text that came back, and what
 happens at the limit."""
 

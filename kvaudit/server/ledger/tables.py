@@ -82,8 +82,8 @@ TABLES: Mapping[str, Policy] = {
         "a version is closed once; slots move", "valid_to", "next_due", "missed_from", "missed_before"
     ),
     "audits_plan_deployments": Policy("what a version of a plan selects"),
+    "audits_workerclock": _free("how far workers' clocks are off now"),
     "audits_planting": _free("our own markers while they are live: written as they are sent, gone after 30 days"),
-    "audits_workerclock": _free("how far each worker's clock is off, as it last said"),
     # The fleet
     "fleet_deployment": Policy("description, imported anew; its name never changes", update=None),
     "fleet_node": Policy("closed once; keys are sealed anew", update=None),
@@ -91,7 +91,7 @@ TABLES: Mapping[str, Policy] = {
     "fleet_pin": _columns("closed once", "valid_to"),
     "fleet_consent": _columns("closed once", "valid_to"),
     "fleet_pause": _columns("closed once", "valid_to"),
-    "fleet_sessionapproval": _columns("of one content, ended once", "valid_to"),
+    "fleet_sessionapproval": _columns("what a second person approved; ended once", "valid_to"),
     "fleet_nodesnapshot": _columns("what a node said, confirmed forwards only", "last_confirmed", "current"),
     "fleet_fingerprintchange": Policy("that a configuration changed"),
     # Compliance
@@ -152,6 +152,6 @@ TABLES: Mapping[str, Policy] = {
     "auth_group_permissions": _free(_DJANGO),
     "auth_permission": _free(_DJANGO),
     "django_content_type": _free(_DJANGO),
-    "django_session": _free("empty: sessions are in a table of our own"),
+    "django_session": _free("who is logged in now"),
     "django_migrations": Policy("which migrations ran: the owner's", insert=()),
 }  # fmt: skip

@@ -212,7 +212,7 @@ def test_a_bound_that_is_missing_somewhere_is_not_claimed():
 @pytest.mark.parametrize(
     ("states", "why"),
     [
-        ((), "rejection had never run; canary had never run"),
+        ((), "canary had never run; rejection had never run"),
         (BOTH[1:], "canary had never run"),
         (
             (held("canary", "inconclusive", 0), held("rejection", "pass", 0)),
@@ -245,7 +245,7 @@ def test_a_bound_that_is_missing_somewhere_is_not_claimed():
         (
             (held("rejection", "pass", 0, 9, confirmed=2), held("canary", "pass", 0, 4, confirmed=3),
              held("canary", "fail", 4)),
-            "rejection had last passed before canary failed critically; canary's last pass was followed by a fail",
+            "canary's last pass was followed by a fail; rejection had last passed before canary failed critically",
         ),
     ],
 )  # fmt: skip

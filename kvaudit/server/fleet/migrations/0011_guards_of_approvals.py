@@ -1,14 +1,16 @@
-"""An approval of a session API is of one content, is ended once and never deleted, also for a role that was granted
-more. Its table was made beside the guards of the others and had none."""
+"""An approval of a session API is part of the record: what was approved, by whom and when never changes, and it ends once."""
+
+from __future__ import annotations
 
 from django.db import migrations
 
 from kvaudit.server.ledger.guards import ended, fixed, joined, kept
 
+TABLE = "fleet_sessionapproval"
 GUARDS = joined(
-    kept("fleet_sessionapproval"),
-    fixed("fleet_sessionapproval", "deployment_id", "digest", "approved_by_id", "reason", "valid_from"),
-    ended("fleet_sessionapproval", "valid_to"),
+    kept(TABLE),
+    fixed(TABLE, "deployment_id", "digest", "approved_by_id", "reason", "valid_from"),
+    ended(TABLE, "valid_to"),
 )
 
 

@@ -187,7 +187,7 @@ def test_the_copy_is_verified_by_what_the_manual_prints(auditor):
     assert answer["Content-Disposition"].endswith('.jsonl"')
     copy = b"".join(answer)
     lines = copy.splitlines()
-    assert len(lines) == Entry.objects.count() == 9
+    assert len(lines) == Entry.objects.count() > 9  # logins and downloads are in it as well
     manual = (Path(__file__).parents[4] / "docs" / "ledger.md").read_text()
     program = re.search(r"```python\n(.*?)```", manual, re.DOTALL)
     assert program is not None
@@ -211,7 +211,7 @@ def test_a_copy_that_breaks_off_says_so(auditor, monkeypatch):
     record(actor="system:x", kind="k", subject="s")
 
     def broken(*_):
-        yield Entry.objects.get()
+        yield Entry.objects.latest("sequence")
         raise RuntimeError("the database went away")
 
     monkeypatch.setattr("kvaudit.server.ledger.searching.in_order", broken)
