@@ -230,7 +230,7 @@ def test_make_up_goes_on_where_the_release_before_stopped(before: Before) -> Non
     assert before.due, "the dump is older than an hour, and its plans are hourly"
     up = Up(state, free_port(), BEAT_SECONDS="1", AUDIT_LEASE_SECONDS="30")
     try:
-        assert up.ready(300) == "(unchanged)"
+        assert up.ready() == "(unchanged)"
 
         visitor = log_in(up.url)
         with visitor.open(up.url + "/", timeout=60) as page:

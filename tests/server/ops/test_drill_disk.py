@@ -43,7 +43,7 @@ def test_a_full_disk_ends_nothing_for_good(tmp_path, notes_too):
         (disk / "kvaudit").mkdir(mode=0o755)
         up = Up(disk / "kvaudit" / "var", free_port(), output=None if notes_too else tmp_path / "output")
         try:
-            up.ready(180)
+            up.ready()
             before = up.groups()
             filler = fill(disk)
             wear_out(up)
