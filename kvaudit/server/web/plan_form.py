@@ -137,7 +137,7 @@ class PlanForm(forms.Form):
             pk__in=[team.pk for team in Team.objects.visible_to(user) if can(user, "edit_plans", team)]
         )
         self._field(forms.MultipleChoiceField, "checks").choices = [
-            (title, [(name, f"{name}: {known_checks.get(name).title}") for name in names])
+            (title, [(name, f"{name}: {known_checks.describe(name).title}") for name in names])
             for title, names in CHECKS_BY_KIND
         ]
         zones = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))

@@ -229,6 +229,7 @@ def test_every_form_takes_it_or_says_why_not(world):
     forms = set()
     for name, address in addresses(world["named"]):
         answer = client.get(address)
+        assert answer.status_code < 500, address
         if answer.status_code != 200 or not answer["Content-Type"].startswith("text/html"):
             continue
         for form in re.findall(r'<form[^>]*method="post".*?</form>', answer.getvalue().decode(), re.S):
