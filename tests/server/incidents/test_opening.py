@@ -192,6 +192,13 @@ def test_who_may_open_one():
             opening.open_by_hand(deployment=deployment, title="t", severity="low", summary="", actor=user)
 
 
+def test_where_a_prompt_stopped_the_server_no_step_advises_to_repeat_it():
+    steps = evidence.first_steps(["rejection"], [], ["Restart the deployment."], stopped=True)
+    assert steps[0] == "Restart the deployment."
+    assert not any("again" in step for step in steps)
+    assert "an operator has resumed" in steps[-1]
+
+
 def test_first_steps_name_the_length_once():
     steps = evidence.first_steps(["rejection"], [700, 681], ["Do this.", "Do this.", ""])
     assert steps[0] == "Do this."
