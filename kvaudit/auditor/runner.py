@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Anonymous, Audit, History, NodeSeen
+from kvaudit.auditor.checks.node_coverage import naming_unread
 from kvaudit.auditor.engines import reading
 from kvaudit.auditor.engines.contract import Engine
 from kvaudit.auditor.targets import Node, Target
@@ -122,7 +123,8 @@ async def run(
         probes = await _probe_set(target, checks, budget, permission, brake, open_clients)
         for check in checks:
             if brake.pressed() and (brake.cancelled or check in registry.ACTIVE or not judged_late):
-                yield CheckFinished(_not_run(check, brake.reason))
+                again = "Run it again." if brake.cancelled else NO_TIME
+                yield CheckFinished(_not_run(check, brake.reason, again))
                 continue
             if check in registry.ACTIVE and target.why_no_tenants:
                 yield CheckFinished(_not_asked(check, target.why_no_tenants))
@@ -321,11 +323,12 @@ async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | 
                 return await probes.check(check_id, audit)
         async with asyncio.timeout(max(brake.left(), 0.0) + GRACE):
             seen = await check.observe(audit)
-        result: Result = check.judge(seen, audit)
+        result = naming_unread(check.judge(seen, audit), audit)
     except TimeoutError:
         if not brake.pressed():
             brake.reason = f"A wait inside the check {check_id} timed out."
-        return _not_run(check_id, brake.reason)
+            return _not_run(check_id, brake.reason)
+        return _not_run(check_id, brake.reason, "Run it again." if brake.cancelled else NO_TIME)
     except KeyForElsewhere as error:
         return _not_asked(check_id, str(error))
     except Exception as error:  # noqa: BLE001
@@ -346,12 +349,19 @@ def _not_asked(check: str, reason: str) -> Result:
     )
 
 
-def _not_run(check: str, reason: str) -> Result:
+NO_TIME = "Give it more time (kvaudit probe --timeout, a longer window, budget_seconds), then run it again."
+
+
+def _not_run(
+    check: str,
+    reason: str,
+    next_step: str = "Run it again; if this repeats, look at the log of kvaudit and report it.",
+) -> Result:
     return Result(
         check,
         Verdict.ERROR,
         reason,
-        next="Run it again; if this repeats, look at the log of kvaudit and report it.",
+        next=next_step,
         does_not_prove="Nothing was learnt about the target.",
     )
 

@@ -41,7 +41,9 @@ class Fake:
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Any:
     known: dict[str, Fake] = {}
+    described = registry.describe("pool")
     monkeypatch.setattr(registry, "get", lambda name: known[name])
+    monkeypatch.setattr(registry, "describe", lambda name: replace(described, id=name))
 
     def add(name: str, **behaviour: Any) -> Fake:
         known[name] = Fake(name, **behaviour)
@@ -194,6 +196,7 @@ def test_deadline_inside_a_check(install: Any) -> None:
     results = finished(collect(NOWHERE, ["slow", "later"], budget=Budget(seconds=0.3)))
     assert [result.verdict for result in results] == [Verdict.ERROR, Verdict.ERROR]
     assert all("deadline of 0.3 s" in result.summary for result in results)
+    assert all("more time" in result.next for result in results)
 
 
 def test_deadline_while_reading_leaves_every_node_with_a_problem(
@@ -355,3 +358,14 @@ def test_one_node_that_hangs_to_the_end_does_not_hide_the_others(
     assert result.verdict is not Verdict.ERROR
     assert result.measures["seen"] == ["a", "c"]
     assert check is not None
+
+
+def test_a_fail_names_the_nodes_that_it_says_nothing_about(install: Any) -> None:
+    """What is worse is said first, and hid that a node had hung."""
+    install("one", judge=lambda seen, audit: Result("one", Verdict.FAIL, "It is too small."))
+    install("two", judge=lambda seen, audit: Result("two", Verdict.INCONCLUSIVE, "n could not be read."))
+    first, second = finished(collect(NOWHERE, ["one", "two"]))
+    assert first.summary.startswith(
+        "It is too small. Nothing is known of the rest: n could not be read: 127.0.0.1:9 refused"
+    )
+    assert second.summary == "n could not be read."

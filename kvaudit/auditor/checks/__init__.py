@@ -44,8 +44,18 @@ def where(wanted: str, value: object = True) -> tuple[str, ...]:
 def describe(check_id: str) -> Check:
     """The descriptor; ValueError with a sentence where there is no such check."""
     if check_id not in MODULES:
-        raise ValueError(f"there is no check called {check_id!r}; the checks are {', '.join(MODULES)}")
+        sentence = no_such(check_id)
+        raise ValueError(sentence[0].lower() + sentence[1:].rstrip("."))
     return CHECKS[check_id]
+
+
+def no_such(name: str) -> str:
+    """The sentence for a name that is no check's. What could be a key is not repeated."""
+    from kvaudit.auditor.text.quoting import nearest, quoted  # seldom needed
+
+    near = nearest(name, MODULES)
+    known = f"did you mean {near}?" if near else f"the checks are {', '.join(MODULES)}."
+    return f"There is no check called {quoted(name)}; {known}"
 
 
 def get(check_id: str) -> Probe[Any]:

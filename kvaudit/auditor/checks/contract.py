@@ -99,6 +99,7 @@ class Audit:
     ask_anonymously: Asker | None = None
     prober: Prober | None = None  # None in passive runs, or why_no_prober says what is missing
     why_no_prober: str = ""
+    prober_needs: str = ""  # what to do about it; "" where the way in (entry, keys) is what is missing
     session: SessionWire | None = None  # None unless the target describes a session API and two accounts
     why_no_session: str = ""
     # Lengths in tokens that failed before and are asked again, wherever N is now.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.verdict import Evidence
+from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ROLES = ("prefill", "decode", "unified")
 _ENGINES = frozenset({"sglang", "vllm", "trtllm", "generic"})
@@ -29,6 +30,17 @@ def unread(audit: Audit) -> tuple[str, ...]:
         f"{node.name} could not be read: {(node.problem or 'no answer was recorded').rstrip('.')}"
         for node in audit.nodes
         if node.facts is None
+    )
+
+
+def naming_unread(result: Result, audit: Audit) -> Result:
+    """The result; a fail also names the nodes that it says nothing about, since what is worse was said first."""
+    missing = unread(audit)
+    if result.verdict is not Verdict.FAIL or not missing:
+        return result
+    more = f"; and {len(missing) - 2} more" if len(missing) > 2 else ""
+    return replace(
+        result, summary=f"{result.summary} Nothing is known of the rest: {'; '.join(missing[:2])}{more}."
     )
 
 

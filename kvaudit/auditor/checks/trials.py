@@ -141,6 +141,15 @@ def kept(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence,
 
 
 MORE_TIME = "Give it more time (a longer window, budget_seconds) or fewer rounds, then run it again."
+MORE_TOKENS = (
+    "Give it more prompt tokens (kvaudit probe --budget, a plan's budget_tokens, a deployment's daily ceiling), then "
+    "run it again."
+)
+
+
+def needed(stopped: str) -> str:
+    """What a check needs that stopped for this reason: `Spent` names the prompt tokens that ran out."""
+    return MORE_TOKENS if "prompt tokens" in stopped else MORE_TIME
 
 
 def unfinished(done: int, planned: int, of: str, reason: str) -> str:
@@ -207,6 +216,11 @@ def withheld(limits: Limits, consent: bool) -> bool:
     return limits.dangerous and not consent
 
 
+GIVE_THE_WAY_IN = (
+    "Give the entry URL and the tenants' keys (kvaudit probe --entry URL --tenant-a-key-env A ...)."
+)
+
+
 def unaskable(check: str, audit: Audit, needs: str) -> Result:
     """The result of an active check that had nobody to ask as, or no way in. Never a pass."""
     reason = audit.why_no_prober or f"it needs {needs} and an entry URL, and none was given"
@@ -215,6 +229,6 @@ def unaskable(check: str, audit: Audit, needs: str) -> Result:
         Verdict.INCONCLUSIVE,
         f"{check} was not asked: {reason[0].lower()}{reason[1:].rstrip('.')}.",
         measures={"asked": False},
-        next="Give the entry URL and the tenants' keys (kvaudit probe --entry URL --tenant-a-key-env A ...).",
+        next=audit.prober_needs or GIVE_THE_WAY_IN,
         does_not_prove="Anything: no request was sent.",
     )

@@ -14,6 +14,7 @@ from kvaudit.auditor import checks as registry
 from kvaudit.auditor import report, runner
 from kvaudit.auditor.checks import PASSIVE
 from kvaudit.auditor.checks.contract import Audit, History, NodeSeen
+from kvaudit.auditor.checks.node_coverage import naming_unread
 from kvaudit.auditor.commands import arguments as flags
 from kvaudit.auditor.commands.given import chosen
 from kvaudit.auditor.targets import Target
@@ -138,7 +139,7 @@ async def _with_edge_seen(outcome: Outcome, seen: object) -> Outcome:
         complete=target.complete,
         expected_roles=frozenset(node.role for node in target.nodes if node.role),
     )
-    again = pool.judge(await pool.observe(audit), audit)
+    again = naming_unread(pool.judge(await pool.observe(audit), audit), audit)
     return replace(outcome, results=tuple(again if one.check == "pool" else one for one in outcome.results))
 
 

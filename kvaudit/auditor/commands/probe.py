@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.auditor import report, runner
-from kvaudit.auditor.checks import ACTIVE, CHECKS, MODULES, PASSIVE
+from kvaudit.auditor.checks import ACTIVE, CHECKS, MODULES, PASSIVE, no_such
 from kvaudit.auditor.checks.contract import NodeSeen
 from kvaudit.auditor.commands import arguments as flags
 from kvaudit.auditor.commands.given import chosen
@@ -101,9 +101,7 @@ def main(argv: Sequence[str]) -> int:
 def _checks(given: Namespace, targets: Sequence[Target]) -> tuple[str, ...]:
     for name in given.checks:
         if name not in MODULES:
-            raise flags.UsageError(
-                f"There is no check called {name[:40]!r}; the checks are {', '.join(MODULES)}."
-            )
+            raise flags.UsageError(no_such(name))
     if given.checks:
         return tuple(dict.fromkeys(given.checks))
     askable = any(target.tenants for target in targets)

@@ -128,7 +128,7 @@ def kept(text: str, problems: Iterable[Mistake], format: str) -> str:
             clean = _without_values(line, said)
         else:
             clean = _without_cells(line, header) if place else line
-        lines[place] = without_keys(clean[:LONGEST]) if said else clean
+        lines[place] = without_keys(clean) if said else clean
     return "\n".join(lines)
 
 

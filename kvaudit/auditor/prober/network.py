@@ -52,11 +52,11 @@ _MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)
 
 class CannotAsk(Exception):
     """The target cannot be asked at all: something is missing, no way to send a prompt works, or
-    (``denied``) a key is refused."""
+    (``denied``) a key is refused. ``needs`` says what to do; "" where entry or keys were not given."""
 
-    def __init__(self, reason: str, *, denied: bool = False) -> None:
+    def __init__(self, reason: str, *, denied: bool = False, needs: str = "") -> None:
         super().__init__(reason)
-        self.denied = denied
+        self.denied, self.needs = denied, needs
 
 
 class NoTokenizer(ValueError):
@@ -172,7 +172,10 @@ class NetworkProber:
             self._calibrated = True
             return
         self.mode = None
-        raise CannotAsk(f"No way to send a prompt of known length works. {'; '.join(problems)}.")
+        raise CannotAsk(
+            f"No way to send a prompt of known length works. {'; '.join(problems)}.",
+            needs="Look at what the entry answered, correct its address or the model's name, then run it again.",
+        )
 
     async def _template(self, tenant: str) -> int:
         """Tokens beyond our own that the target counts; ValueError when its count cannot be trusted."""
@@ -191,6 +194,7 @@ class NetworkProber:
                 raise CannotAsk(
                     f"The entry refused the key of tenant {tenant} ({reply.status}): check the key.",
                     denied=True,
+                    needs="Give a key that the entry takes, then run it again.",
                 )
             if not reply.valid or reply.outcome is Outcome.REFUSED:
                 raise ValueError(reply.error or f"a prompt of {tokens} tokens ended as {reply.outcome.value}")

@@ -13,6 +13,7 @@ from dataclasses import replace
 from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.prober_protocol import Stop
+from kvaudit.auditor.checks.trials import needed
 from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
 from kvaudit.auditor.prober.session_wire import session_for
 from kvaudit.auditor.prober.setup import Permission, prober_for
@@ -32,7 +33,7 @@ class ProbeSet:
     def __init__(self, target: Target, permission: Permission, reread: Reread) -> None:
         self._target, self._permission, self._reread = target, permission, reread
         self._prober: NetworkProber | None = None
-        self._why_not = ""
+        self._why_not = self._needs = ""
         self._before: Mapping[str, Fingerprint] = {}
         self._ended = ""
         self._next = "Resolve what ended the set, then run it again."
@@ -60,7 +61,7 @@ class ProbeSet:
         if self._prober is None and not self._why_not:
             await self._open(audit.nodes)
         check = registry.get(check_id)
-        asked = replace(audit, prober=self._prober, why_no_prober=self._why_not)
+        asked = replace(audit, prober=self._prober, why_no_prober=self._why_not, prober_needs=self._needs)
         if self._prober is None:
             # A refused key is our configuration's fault, not an open question about the target.
             result: Result = check.judge(await check.observe(asked), asked)
@@ -92,9 +93,9 @@ class ProbeSet:
         try:
             self._prober = await prober_for(self._target, nodes, self._permission)
         except CannotAsk as problem:
-            self._why_not, self._denied = str(problem), problem.denied
+            self._why_not, self._denied, self._needs = str(problem), problem.denied, problem.needs
         except Stop as stop:
-            self._why_not = stop.reason
+            self._why_not, self._needs = stop.reason, needed(stop.reason)
         self._before = _fingerprints(nodes)
 
     async def _look_after(self, check_id: str, result: Result) -> Result:

@@ -84,21 +84,33 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
     if not target.tenants:
         raise CannotAsk("No tenant's key was given, so no request can be sent as a tenant.")
     if not nodes:
-        raise CannotAsk("No node could be read, so no length and no way to ask is known.")
+        raise CannotAsk(
+            "No node could be read, so no length and no way to ask is known.",
+            needs="Make the nodes answer (address, key, TLS), then run it again.",
+        )
     names = {facts.engine for facts in nodes}
     if len(names) > 1:
-        raise CannotAsk(f"The nodes run different engines ({', '.join(sorted(names))}): audit them apart.")
+        raise CannotAsk(
+            f"The nodes run different engines ({', '.join(sorted(names))}): audit them apart.",
+            needs="Give the nodes of one engine in one run, and those of the other in another.",
+        )
     adapter = engines.get(names.pop())
     try:
         dialect = adapter.dialect()
     except ValueError as problem:
-        raise CannotAsk(f"This engine cannot be asked: {problem}.") from None
+        raise CannotAsk(
+            f"This engine cannot be asked: {problem}.",
+            needs="Read it with the passive checks; active ones need an engine that kvaudit can ask.",
+        ) from None
     entry = target.asked_at
     if not entry:
         raise CannotAsk("Several nodes but no entry URL were given: tenants' requests go through the entry.")
     model = target.model or next((facts.model.value for facts in nodes if facts.model.value), None)
     if not model:
-        raise CannotAsk("The model's name is neither declared nor shown by a node: give it.")
+        raise CannotAsk(
+            "The model's name is neither declared nor shown by a node: give it.",
+            needs="Give the model's name (kvaudit probe --model, model in the fleet file).",
+        )
     allow = reading.allowed([adapter])
     limits = limits_of(nodes, target.rules)
     spent = permission.spent if permission.spent is not None else Spent()
@@ -114,7 +126,9 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
             _client(node.url, allow, node.credentials) for node in target.nodes if node.name in read
         ]
     except KeyForElsewhere as problem:
-        raise CannotAsk(str(problem), denied=True) from None
+        raise CannotAsk(
+            str(problem), denied=True, needs="Set the tenants' keys again, then run it again."
+        ) from None
     prober = NetworkProber(
         wires=wires,
         dialect=dialect,

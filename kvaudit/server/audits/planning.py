@@ -54,9 +54,7 @@ class PlanSpec:
             return "A plan needs at least one check."
         for check in self.checks:
             if check not in known_checks.MODULES:
-                return (
-                    f"There is no check called {check!r}: the checks are {', '.join(known_checks.MODULES)}."
-                )
+                return known_checks.no_such(check)
         if len({kind_of(check) for check in self.checks}) > 1:
             return "Passive and active checks go into plans of their own: active ones wait for their window."
         if not self.deployments and self.team is None and not self.engine:

@@ -61,7 +61,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
     wanted = [check for check in known_checks.MODULES if check in (checks or known_checks.PASSIVE)]
     unknown = sorted(set(checks) - set(known_checks.MODULES))
     if unknown:
-        raise AuditProblem(f"There is no check called {unknown[0]!r}.")
+        raise AuditProblem(known_checks.no_such(unknown[0]))
     kinds = {kind_of(check) for check in wanted}
     if len(kinds) > 1:
         raise AuditProblem("Passive and active checks are separate audits: ask for one kind at a time.")

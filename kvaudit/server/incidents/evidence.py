@@ -31,9 +31,13 @@ def items_of(check: str) -> list[str]:
     return [item.key for item in shipped().items if check in item.checks]
 
 
-def first_steps(failing: Iterable[str], lengths: Iterable[int], said: Iterable[str]) -> list[str]:
-    """What on-call does now, in order. ``said`` are the failing checks' own next steps."""
+def first_steps(
+    failing: Iterable[str], lengths: Iterable[int], said: Iterable[str], *, stopped: bool = False
+) -> list[str]:
+    """What on-call does now, in order. ``said`` are the failing checks' own next steps; ``stopped`` where a prompt
+    stopped the server from answering, which nothing may advise to repeat."""
     known = sorted(lengths)
+    which = ", ".join(sorted(set(failing)) or checks.where("bounds"))
     steps = []
     if known:
         steps.append(
@@ -44,7 +48,9 @@ def first_steps(failing: Iterable[str], lengths: Iterable[int], said: Iterable[s
         "Quarantine the deployment, so that no gate lets a new node of it take traffic.",
         "Enlarge the prefill pool beyond headroom times context, or keep the edge limit and declare it.",
         "Upgrade to a build in which the matching advisory is fixed; see the version check.",
-        f"Run {', '.join(sorted(set(failing)) or checks.where('bounds'))} again, and pool and version with them.",
+        f"Do not run {which} before that is done, pool and version pass, and an operator has resumed the active checks."
+        if stopped
+        else f"Run {which} again, and pool and version with them.",
     ]
     own = [sentence.strip() for sentence in said if sentence.strip()]
     if known:  # the first of ours says it with the length

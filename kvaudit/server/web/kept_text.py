@@ -1,4 +1,5 @@
-"""What somebody typed into a form that could not be taken: they were logged out meanwhile, or the form had expired.
+"""What somebody typed into a form that could not be taken: they were logged out meanwhile, the form had expired, their
+role does not allow it any more, or what it was about is gone.
 
 It is shown, goes along through the login, and can be sent again with one click. Never a password or key, never
 files; and never what another site sent, which nobody here typed.
@@ -99,6 +100,23 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     if not request.user.is_authenticated:
         return to_login(request, kept)
     return _not_cached(render(request, "kept.html", {"kept": kept, "expired": True}, status=403))
+
+
+def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's ``handler403``."""
+    context = {"exception": str(exception), "kept": _refused(request)}
+    return _not_cached(render(request, "403.html", context, status=403))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's ``handler404``."""
+    return _not_cached(render(request, "404.html", {"kept": _refused(request)}, status=404))
+
+
+def _refused(request: HttpRequest) -> Kept | None:
+    """What was typed into a form of ours by somebody who is logged in."""
+    ours = request.method == "POST" and request.user.is_authenticated and _same_origin(request)
+    return of(request) if ours else None
 
 
 def _same_origin(request: HttpRequest) -> bool:

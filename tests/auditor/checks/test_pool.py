@@ -58,6 +58,7 @@ class TestTheIncident:
         assert (result.verdict, result.severity) == (FAIL, "critical")
         assert result.measures["danger_zone"] == [681_274, CONTEXT]
         assert "decode was not given" in result.summary
+        assert "decode could not be read" in judge(incident()[0], silent()).summary
 
     def test_recorded_shapes(self):
         prefill = replayed("sglang", payloads.sglang_prefill_0_5_19(), "prefill-0")

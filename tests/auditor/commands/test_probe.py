@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.commands import probe
+from kvaudit.cli import main
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.inprocess import in_process
@@ -123,3 +124,20 @@ def test_results_are_printed_as_they_come(capsys: pytest.CaptureFixture[str]) ->
     ]
     assert f"{N:,} tokens" in lines[1]
     assert document["exit_code"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cannary", "did you mean canary?"),
+        ("nothing-like-it", "the checks are pool,"),
+        ("sk-live-4f9a8b7c", "could be a key"),
+    ],
+)
+def test_an_unknown_check_is_named_with_the_nearest_one(
+    capsys: pytest.CaptureFixture[str], name: str, said: str
+) -> None:
+    assert main(["probe", name, "--node", "http://127.0.0.1:9"]) == 3
+    out, err = capsys.readouterr()
+    assert said in err
+    assert "4f9a8b7c" not in out + err

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kvaudit.auditor.fleetfile.excerpt import excerpt
+from kvaudit.auditor.fleetfile import Problem
+from kvaudit.auditor.fleetfile.excerpt import excerpt, kept
+from kvaudit.auditor.text.quoting import HIDDEN
 
 YAML = [
     ("  - slug: glm-prod", "  - slug: glm-prod"),
@@ -66,3 +68,11 @@ def test_csv(line: str, shown: str) -> None:
 
 def test_no_such_line() -> None:
     assert excerpt(["a"], 0, "yaml") == excerpt(["a"], 2, "yaml") == excerpt([], 1, "csv") == ""
+
+
+def test_a_whole_file_on_one_line_stays_in_the_form() -> None:
+    """JSON as machines write it: a mistake anywhere is on line 1."""
+    slugs = ", ".join(f'{{"slug": "chat-{number}"}}' for number in range(300))
+    line = f'{{"deployments": [{slugs}], "owner": "sk-live-4f9a8b7c"}}'
+    again = kept(line, [Problem(1, "The file has no field 'owner'.")], "yaml")
+    assert again == line.replace("sk-live-4f9a8b7c", HIDDEN)

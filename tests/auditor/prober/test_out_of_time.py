@@ -65,3 +65,27 @@ def test_what_was_found_by_then_is_a_fail(monkeypatch: Any) -> None:
     hang(monkeypatch, after=20)
     _, (result,) = audited(["accounting"], ["phantom_cache"], seconds=200.0)
     assert result.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("check", ["accounting", "rejection", "coherence", "canary", "prefix", "concurrency"])
+def test_where_tokens_ran_out_more_time_would_not_help(check: str) -> None:
+    permission = Permission(consent=True, seed=7, prompt_tokens=600)
+    _, (result,) = audited([check], ["healthy"], permission=permission)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "more prompt tokens" in result.next
+
+
+def test_a_canary_with_few_rounds_says_that_tokens_are_missing() -> None:
+    permission = Permission(consent=True, seed=7, prompt_tokens=100_000)
+    _, (result,) = audited(["canary"], ["healthy"], permission=permission)
+    assert "the token ceiling allows" in result.summary
+    assert "more prompt tokens" in result.next
+
+
+def test_a_run_that_ends_before_it_could_ask_says_that_and_no_key_is_missing() -> None:
+    permission = Permission(consent=True, seed=7, stopped=lambda: "The window closed.")
+    _, (result,) = audited(["rejection"], ["healthy"], permission=permission)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "was not asked: the window closed" in result.summary
+    assert "more time" in result.next
+    assert "keys" not in result.next

@@ -19,7 +19,7 @@ from kvaudit.server.fleet.services import pause_probes
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.web.tables.reproduce import again
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.stage import a_run, a_target, facts, result
 
 pytestmark = pytest.mark.django_db
 
@@ -130,3 +130,32 @@ def test_a_worker_lost_in_the_silence_is_not_retried():
     assert run.state == RunState.FINISHED
     assert "is not sent again" in run.summary
     assert suspending.suspended_since(run.deployment) is not None
+
+
+def test_other_deployments_of_the_same_build_are_suspended_as_well(actor, django_capture_on_commit_callbacks):
+    """Their next night would send the same prompt. Another build, and a suspicion, suspend nobody else."""
+    same, changed, unread = (a_target(slug) for slug in ("same", "changed", "unread"))
+    for one in (same, changed):
+        run = a_run(one)
+        if one is changed:
+            actor.facts = {"changed": facts(version="0.5.19")}
+        assert executing.execute([run.pk], kind=Kind.PASSIVE) == 1
+    with django_capture_on_commit_callbacks(execute=True):
+        wedged = wedge(actor)
+    (pause,) = Pause.objects.current().filter(deployment__in=[same, changed, unread])
+    assert pause.deployment == same
+    assert pause.suspended
+    assert "2,047 tokens" in pause.reason
+    assert wedged.slug not in pause.reason
+    (change,) = StateChange.objects.filter(deployment=same, what=StateChange.What.SUSPENDED)
+    assert "until an operator resumes" in change.summary
+    due = a_run(same, checks=ACTIVE, kind=Kind.ACTIVE, trigger=Trigger.SCHEDULE)
+    assert executing.execute([due.pk], kind=Kind.ACTIVE) == 0
+
+
+def test_a_suspicion_suspends_nobody_else(actor, django_capture_on_commit_callbacks):
+    same = a_target("same")
+    assert executing.execute([a_run(same).pk], kind=Kind.PASSIVE) == 1
+    with django_capture_on_commit_callbacks(execute=True):
+        wedge(actor, SUSPECTED)
+    assert not Pause.objects.current().filter(deployment=same).exists()

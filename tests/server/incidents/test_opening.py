@@ -159,11 +159,13 @@ def test_a_check_that_goes_on_failing_attaches_without_a_change_of_state():
 
 
 def test_severity_rises_and_never_falls():
-    made = an_incident(severity="critical")
-    stands(a_result(made.deployment, "prefix", "fail", severity="high"), before="pass")
-    opening.consume()
-    made.refresh_from_db()
-    assert (made.severity, made.citations.count()) == ("critical", 2)
+    deployment, shown = a_target(), []
+    for check, severity in (("rejection", "medium"), ("canary", "high"), ("coherence", "medium")):
+        stands(a_result(deployment, check, "fail", severity=severity), before="pass")
+        opening.consume()
+        made = Incident.objects.get(deployment=deployment)
+        shown.append((made.severity, made.citations.count()))
+    assert shown == [("medium", 1), ("high", 2), ("high", 3)]
 
 
 def test_by_hand():
@@ -194,6 +196,13 @@ def test_who_may_open_one():
     for user in (an_operator(deployment, "auditor"), a_user(team=a_target().team, role="admin")):
         with pytest.raises(PermissionDenied):
             opening.open_by_hand(deployment=deployment, title="t", severity="low", summary="", actor=user)
+
+
+def test_where_a_prompt_stopped_the_server_no_step_advises_to_repeat_it():
+    steps = evidence.first_steps(["rejection"], [], ["Restart the deployment."], stopped=True)
+    assert steps[0] == "Restart the deployment."
+    assert not any("again" in step for step in steps)
+    assert "an operator has resumed" in steps[-1]
 
 
 def test_first_steps_name_the_length_once():

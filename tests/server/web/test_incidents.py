@@ -323,3 +323,52 @@ def test_a_deployments_page_names_its_incident(people, incident):
     assert f'href="/incidents/{incident.pk}/"' in page
     Incident.objects.update(state="closed", restored_at=timezone.now(), closed_at=timezone.now())
     assert "Under quarantine" not in shown(people.viewer.get("/d/chat-large/"))
+
+
+BROWSER = {"HTTP_ORIGIN": "http://testserver", "HTTP_SEC_FETCH_SITE": "same-origin"}
+
+
+@pytest.mark.parametrize(
+    ("name", "field"), [("ask-override", "reason"), ("upload", "result-description"), ("mitigate", "reason")]
+)
+def test_where_the_page_has_no_such_form_any_more_the_error_leads_to_what_was_typed(
+    people, incident, name, field
+):
+    """Nothing is to be overridden or proved before the mitigation, and a second mitigation has no form."""
+    if name == "mitigate":
+        act(people.operator, incident, "mitigate", reason="The edge refuses them.")
+    given = (
+        {"result-leaked": "no", "result-file": SimpleUploadedFile("a.txt", b"out")}
+        if name == "upload"
+        else {}
+    )
+    answer = act(people.operator, incident, name, **{field: "Typed in the night. " * 300}, **given)
+    page = answer.content.decode()
+    assert answer.status_code == 422
+    assert "Typed in the night. Typed" in page
+    links = re.findall(r'href="#([^"]+)"', page[page.index('id="problems"') : page.index('id="kept"')])
+    assert links
+    assert all(f'id="{each}"' in page for each in links)
+
+
+def test_who_may_not_any_more_gets_back_what_they_typed(people, incident):
+    answer = people.viewer.post(
+        f"/incidents/{incident.pk}/act/", {"act": "cause", "cause-text": "A pool of 5,328."}, **BROWSER
+    )
+    assert answer.status_code == 403
+    assert "A pool of 5,328." in answer.content.decode()
+    gone = people.operator.post(
+        f"/incidents/{incident.pk}/act/",
+        {"act": "event", "replaces": "99999", "event-text": "It began at ten."},
+        **BROWSER,
+    )
+    assert gone.status_code == 404
+    assert "It began at ten." in gone.content.decode()
+
+
+def test_what_another_site_sent_is_not_repeated(people, incident):
+    for path in (f"/incidents/{incident.pk}/act/", "/nowhere/"):
+        sent = people.viewer.post(
+            path, {"act": "cause", "cause-text": "Sent by others."}, HTTP_ORIGIN="http://evil.example"
+        )
+        assert "Sent by others." not in sent.content.decode()

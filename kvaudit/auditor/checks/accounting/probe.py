@@ -11,11 +11,11 @@ from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.evidence_source import told
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import (
-    MORE_TIME,
     VOID_SHARE,
     Trial,
     denied,
     harmed,
+    needed,
     saying,
     trial,
     unaskable,
@@ -157,7 +157,7 @@ def _judge(seen: AccountingSeen) -> Result:
         )
     if seen.stopped:
         said = unfinished(len(seen.trials), PROMPTS, "prompts", seen.stopped)
-        return result(Verdict.INCONCLUSIVE, f"Not all prompts were sent: {said}", MORE_TIME)
+        return result(Verdict.INCONCLUSIVE, f"Not all prompts were sent: {said}", needed(seen.stopped))
     if void_share(seen.trials) > VOID_SHARE or len(answered) < 0.9 * PROMPTS:
         return result(
             Verdict.INCONCLUSIVE,

@@ -8,10 +8,11 @@ from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
-    MORE_TIME,
+    MORE_TOKENS,
     NO_CONSENT,
     VOID_SHARE,
     denied,
+    needed,
     saying,
     unfinished,
     void_share,
@@ -93,8 +94,10 @@ def judge_canary(seen: CanarySeen) -> Result:
             f"({voids(seen.trials)}). This is not a pass.",
             GIVE_CONSENT
             if seen.withheld
-            else MORE_TIME
+            else needed(seen.stopped)
             if seen.stopped
+            else MORE_TOKENS
+            if seen.planned < LEAST_ROUNDS
             else "Remove the hindrance and run again.",
             warn=any(one.suspicious for one in seen.sightings) or _missed(seen) > 0,
         )

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
-    MORE_TIME,
     NO_CONSENT,
     VOID_SHARE,
     denied,
+    needed,
     saying,
     unfinished,
     void_share,
@@ -63,7 +63,7 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
     if seen.stopped:
         read = len({one.name for one in seen.readings})
         said = unfinished(read, seen.planned, "lengths", seen.stopped)
-        return result(Verdict.INCONCLUSIVE, f"Not read to the end: {said}", MORE_TIME)
+        return result(Verdict.INCONCLUSIVE, f"Not read to the end: {said}", needed(seen.stopped))
     if not seen.readings:
         return result(
             Verdict.INCONCLUSIVE,

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.auditor.checks.concurrency.load import ARMS, CONTROLS, FULL, LEAST_REQUESTS, UNEQUAL
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
-    MORE_TIME,
     VOID_SHARE,
     Trial,
     denied,
+    needed,
     saying,
     unfinished,
     void_share,
@@ -104,7 +104,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {sum(_valid(seen.trials, (arm,)) for arm in ARMS)} of {seen.planned} "
             f"planned requests are valid ({voids(_counted(seen.trials))}). This is not a pass.",
-            MORE_TIME if seen.stopped else "Remove the hindrance and run again, in a window.",
+            needed(seen.stopped) if seen.stopped else "Remove the hindrance and run again, in a window.",
             warn=any(one.suspicious for one in seen.sightings),
         )
     return result(

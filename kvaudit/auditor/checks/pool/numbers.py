@@ -120,10 +120,13 @@ def input_limit(facts: EngineFacts, pool: Reading[int], context: Reading[int]) -
     return derived(limit, f"min(context, pool) - {margin}") if limit > 0 else unknown("the pool is tiny")
 
 
-def danger_zone(nodes: Sequence[NodePool]) -> tuple[tuple[int, int] | None, str]:
+def danger_zone(
+    nodes: Sequence[NodePool], *, decode_unread: bool = False
+) -> tuple[tuple[int, int] | None, str]:
     """[prefill limit, min(decode limit, C)) over all pairs, half-open, in tokens, and a note.
 
-    Without a decode node the upper end is C. None when it is empty or there is no prefill side."""
+    Without a decode node the upper end is C; ``decode_unread`` says that one was given and did not answer. None when
+    it is empty or there is no prefill side."""
     prefill = [
         each for each in nodes if each.role == "prefill" or (not each.role and each.facts.engine != "generic")
     ]
@@ -137,7 +140,7 @@ def danger_zone(nodes: Sequence[NodePool]) -> tuple[tuple[int, int] | None, str]
     margin = max(INPUT_MARGIN.get(each.facts.engine, 0) for each in prefill)
     note = ""
     if not decode:
-        note, high = "decode was not given", ceiling
+        note, high = "decode could not be read" if decode_unread else "decode was not given", ceiling
         if low >= ceiling - margin:  # no decode node can take more than context - margin
             return None, note
     elif any(each.limit.value is None for each in decode):

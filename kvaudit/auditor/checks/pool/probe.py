@@ -57,7 +57,8 @@ class Pool:
         judge_coverage(audit, nodes, found)
         for each in nodes:
             judge_node(each, audit, found)
-        zone, zone_note = danger_zone(nodes)
+        silent = [node for node in audit.nodes if node.facts is None]
+        zone, zone_note = danger_zone(nodes, decode_unread=any(node.role == "decode" for node in silent))
         too_small = bool(found.fails)
         judge_pairing(nodes, found)
         severity = grade(nodes, zone) if too_small else ("high" if found.fails else "")

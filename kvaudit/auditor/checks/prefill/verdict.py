@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
-    MORE_TIME,
     NO_CONSENT,
     VOID_SHARE,
     Trial,
     denied,
+    needed,
     saying,
     unfinished,
     void_share,
@@ -76,7 +76,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Only {len(usable)} timed answers at {len(lengths)} lengths with their nonce ({voids(everything)}): too "
             f"few to fit. {_how_far(seen)}".rstrip(),
-            MORE_TIME if seen.stopped else "Run again when the target answers.",
+            needed(seen.stopped) if seen.stopped else "Run again when the target answers.",
         )
     from kvaudit.auditor.stats.ttft import fit, judge
 
@@ -143,7 +143,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
         return result(
             Verdict.INCONCLUSIVE,
             f"Not measured to the end ({voids(everything)}). {_how_far(seen)}".rstrip(),
-            MORE_TIME if seen.stopped else "Run again.",
+            needed(seen.stopped) if seen.stopped else "Run again.",
         )
     if untestable:
         return result(

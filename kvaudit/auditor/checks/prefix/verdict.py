@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.auditor.checks.trials import (
-    MORE_TIME,
     VOID_SHARE,
     denied,
+    needed,
     saying,
     unfinished,
     void_share,
@@ -97,7 +97,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
         )
     if seen.stopped:
         said = unfinished(seen.parts, 4, "parts (counts, tiers, responses, times)", seen.stopped)
-        return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {said}", MORE_TIME)
+        return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {said}", needed(seen.stopped))
     if void_share(seen.trials) > VOID_SHARE:
         return result(
             Verdict.INCONCLUSIVE, f"Too many trials were void ({voids(seen.trials)}).", "Run again."

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
-    MORE_TIME,
     NO_CONSENT,
     VOID_SHARE,
     Trial,
     denied,
+    needed,
     saying,
     unfinished,
     void_share,
@@ -199,7 +199,9 @@ def _without_evidence_against(
     if seen.stopped:
         asked = {(one.name, one.repeat) for one in seen.trials if one.name != "search"}
         said = unfinished(len(asked), seen.planned, "trials", seen.stopped)
-        return result(Verdict.INCONCLUSIVE, f"The ladder was not climbed to its end: {said}", MORE_TIME)
+        return result(
+            Verdict.INCONCLUSIVE, f"The ladder was not climbed to its end: {said}", needed(seen.stopped)
+        )
     if seen.first_rejected is None:
         return result(
             Verdict.INCONCLUSIVE,

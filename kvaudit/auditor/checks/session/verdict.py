@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.auditor.checks.session.api import SessionPlan
-from kvaudit.auditor.checks.trials import MORE_TIME, VOID_SHARE, kept, unfinished
+from kvaudit.auditor.checks.trials import VOID_SHARE, kept, needed, unfinished
 from kvaudit.auditor.stats.bounds import upper_bound
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -107,7 +107,7 @@ def judge_session(seen: SessionSeen) -> Result:
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {seen.reused} of {seen.planned} planned claims reused a slot. This is not "
             "a pass.",
-            MORE_TIME if seen.stopped else "Remove the hindrance and run again.",
+            needed(seen.stopped) if seen.stopped else "Remove the hindrance and run again.",
             warn=bool(_warnings(seen)),
         )
     warnings = _warnings(seen)

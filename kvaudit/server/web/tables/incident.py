@@ -140,7 +140,12 @@ def incident_page(incident: Incident) -> IncidentPage:
     return IncidentPage(
         incident=incident,
         citations=citations,
-        first_steps=evidence.first_steps(checks, lengths, [each.result.next_step for each in citations]),
+        first_steps=evidence.first_steps(
+            checks,
+            lengths,
+            [each.result.next_step for each in citations],
+            stopped=any(each.result.measures.get("wedged") for each in citations),
+        ),
         quarantine=Quarantine.objects.of(incident.deployment).first(),
         sections=[
             Section(

@@ -37,9 +37,13 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
     if act not in ability:
         return HttpResponseBadRequest("There is no such act.")
     require(request.user, ability[act], deployment.team, NOT_YOURS)
-    if not form.is_valid():
+
+    def again() -> HttpResponse:
         back = reverse("deployment", args=[slug])
         return alone(request, form, title=WORDS[act], act=(act, WORDS[act]), back=back, section="fleet")
+
+    if not form.is_valid():
+        return again()
     reason = form.cleaned_data["reason"]
     if act == "pause":
         services.pause_probes(actor=request.user, deployment=deployment, reason=reason)
@@ -48,8 +52,9 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
         try:
             suspending.resume(actor=request.user, deployment=deployment, reason=reason)
         except ValueError as problem:
-            messages.error(request, str(problem))
-            return redirect("deployment", slug)
+            form.fields["reason"].required = True  # and not called optional
+            form.add_error("reason", str(problem))
+            return again()
         said = "Active probes may run again in their windows."
     elif act == "consent":
         services.give_consent(deployment=deployment, actor=request.user, reason=reason)

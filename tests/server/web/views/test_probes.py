@@ -81,8 +81,12 @@ def test_a_suspension_says_why_and_ends_with_a_reason(people, pair):
     assert "2,047 tokens" in page
     assert "an operator of its team resumes them" in page
     assert people.viewer.post(PATH, {"act": "resume", "reason": "please"}).status_code == 403
-    refused = people.operator.post(PATH, {"act": "resume"}, follow=True).content.decode()
+    answer = people.operator.post(PATH, {"act": "resume"})
+    refused = answer.content.decode()
+    assert answer.status_code == 422
     assert "give the reason why prompts may be sent again" in refused
+    assert '<a href="#id_reason">Reason</a>' in refused
+    assert "optional" not in refused
     assert Pause.objects.current().exists()
     people.operator.post(PATH, {"act": "resume", "reason": "pool enlarged"})
     assert not Pause.objects.current().exists()
