@@ -36,7 +36,8 @@ _CONTIGUOUS = """
     WHERE closed_at < following OR (closed_at IS NULL) <> (following IS NULL) ORDER BY id LIMIT 1
 """
 
-# A confirmation by a plan brings the plan's interval; without one the interval before stands.
+# A confirmation by a plan brings the plan's interval; without one the interval before stands. A fail of a moment that
+# had not come (a later entry is of an earlier time, and the database alone dates entries) is cut short by what follows.
 _AS_ITS_RESULT = """
     SELECT state.id, result.id FROM audits_checkstate state
     JOIN audits_result result ON result.id = state.result_id
@@ -57,7 +58,11 @@ _AS_ITS_RESULT = """
             WHERE covering.deployment_id = state.deployment_id AND covering.check_id = state.check_id
                 AND covering.node_id IS NULL AND covering.verdict = 'fail' AND covering.since <= result.observed_at
                 AND (covering.closed_at IS NULL OR covering.closed_at >= result.observed_at
-                    AND covering.last_confirmed >= result.observed_at))))
+                    AND covering.last_confirmed >= result.observed_at))
+            AND NOT EXISTS (
+                SELECT 1 FROM ledger_entry ended JOIN ledger_entry later ON later.sequence >= ended.sequence
+                WHERE ended.subject = 'run:' || result.run_id AND ended.kind IN ('run.finished', 'run.cancelled')
+                    AND later.at < result.observed_at - interval '5 seconds')))
     ORDER BY state.id LIMIT 1
 """
 
@@ -186,9 +191,9 @@ def _as_its_result(deployment: int | None) -> str:
 def _otherwise(deployment: int | None) -> str:
     candidates = _rows(_OTHERWISE, deployment)
     results = Result.objects.select_related("run").in_bulk([result for _, result in candidates])
-    counting = _counting(results.values())
+    counts = counting(results.values())
     for pk, result in candidates:
-        if result in counting:
+        if result in counts:
             return (
                 f"{_named(_state(pk))} says otherwise than result {result} of run {results[result].run_id}, which came "
                 f"later and says {results[result].verdict}."
@@ -196,7 +201,7 @@ def _otherwise(deployment: int | None) -> str:
     return ""
 
 
-def _counting(results: Iterable[Result]) -> set[int]:
+def counting(results: Iterable[Result]) -> set[int]:
     """Those that bear on state: a fail always, others of a run that was carried through, and the one that counts among
     the attempts of that run."""
     wanted = {row.pk: row for row in results}

@@ -1,8 +1,10 @@
 """What earlier releases left behind when a worker's clock was wrong: states and readings of moments that have
-not come, and fails that were kept as results but never entered state. Mended once, at every start."""
+not come, and fails that were kept as results but never entered state, with what came after them. Mended once, at every
+start."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +12,7 @@ from django.db import connection, transaction
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
-from kvaudit.server.audits import recording, states, telling
+from kvaudit.server.audits import recording, rederived, states, telling
 from kvaudit.server.audits.models import Result
 
 BY_CLOCK = "wrong clock"
@@ -86,9 +88,26 @@ def _enter() -> int:
 def _enter_some(ids: list[int]) -> int:
     results = list(Result.objects.filter(pk__in=ids).select_related("run__plan").order_by("pk"))
     states.lock_deployments({result.deployment_id for result in results})
-    changes = states.apply(_observation(result) for result in results)
+    changes = states.apply(map(_observation, [*results, *_since(results)]))
     telling.tell(changes)
-    return len(changes)
+    return sum(change.after == Verdict.FAIL.value for change in changes)
+
+
+def _since(fails: Iterable[Result]) -> list[Result]:
+    """What came after these fails was passed over with them. Left out, the fail would stand against a later result
+    that says otherwise, which the verification of the ledger takes for a state that was changed."""
+    later = [
+        row
+        for each in fails
+        for row in Result.objects.filter(
+            deployment_id=each.deployment_id,
+            check_id=each.check_id,
+            pk__gt=each.pk,
+            observed_at__gt=each.observed_at,
+        ).select_related("run__plan")
+    ]
+    counting = rederived.counting(later)
+    return [row for row in later if row.pk in counting]
 
 
 def _observation(result: Result) -> states.Observation:

@@ -8,11 +8,12 @@ import pytest
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
-from kvaudit.server.audits import status, unheard
-from kvaudit.server.audits.models import CheckState, Result
+from kvaudit.server.audits import rederived, states, status, unheard
+from kvaudit.server.audits.models import CheckState, Result, Run
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.incidents import opening
 from kvaudit.server.incidents.models import Incident
+from kvaudit.server.ledger.services import record
 from tests.factories import a_node
 from tests.server.audits.stage import a_run, a_target
 
@@ -98,3 +99,58 @@ def test_readings_of_the_future_are_brought_back():
     )  # fmt: skip
     assert unheard.mend() == unheard.Mended(1, 0)
     assert NodeSnapshot.objects.get().last_confirmed <= clock.now()
+
+
+def ended(result):
+    """Its run, as the ledger records the end of one."""
+    Run.objects.filter(pk=result.run_id).update(
+        state="finished", verdict=result.verdict, started_at=result.run.created_at, finished_at=clock.now()
+    )
+    record(actor="system:worker", kind="run.finished", subject=f"run:{result.run_id}", digest="0" * 64)
+    return result
+
+
+def stood_ended(result, since, confirmed):
+    state = stood(ended(result), since, confirmed)
+    CheckState.objects.filter(pk=state.pk).update(summary=result.summary)
+
+
+@pytest.mark.parametrize("ahead", [HOUR, -HOUR])
+def test_what_came_after_a_fail_that_was_passed_over_counts_too(ahead):
+    target, now = a_target(), clock.now()
+    stood_ended(said(target, "pass", now + ahead), now - 3 * HOUR, now + ahead)
+    ended(said(target, "fail", now - timedelta(minutes=50)))
+    ended(said(target, "pass", now - timedelta(minutes=40)))
+    assert unheard.mend().fails == 1
+    assert [(each.verdict, each.closed_at is None) for each in CheckState.objects.order_by("since")] == [
+        ("pass", False),
+        ("fail", False),
+        ("pass", True),
+    ]
+    assert rederived.contradicted() == ""
+    assert unheard.mend() == unheard.Mended(0, 0)
+    assert opening.consume() == 1
+    assert Incident.objects.get().state == "open"
+
+
+@pytest.mark.parametrize("upgraded", [True, False], ids=["upgraded", "the database's clock put right"])
+def test_a_fail_of_the_future_that_passed_later_breaks_no_record(upgraded):
+    target, now = a_target(), clock.now()
+    stood_ended(said(target, "fail", now + HOUR), now + HOUR, now + HOUR)
+    if upgraded:
+        assert unheard.mend().moments == 1
+    assert rederived.contradicted() == ""
+    passed = ended(said(target, "pass", clock.now()))
+    states.apply([unheard._observation(passed)])
+    assert CheckState.objects.get(closed_at=None).verdict == "pass"
+    assert rederived.contradicted() == ""
+
+
+def test_a_fail_of_its_time_that_was_cut_short_is_named():
+    target, now = a_target(), clock.now()
+    stood_ended(said(target, "fail", now - HOUR), now - HOUR, now - HOUR)
+    passed = ended(said(target, "pass", now - 2 * HOUR))
+    CheckState.objects.update(since=now - 3 * HOUR, last_confirmed=now - 2 * HOUR, closed_at=now - 2 * HOUR)
+    stood(passed, now - 2 * HOUR, now - 2 * HOUR)
+    CheckState.objects.filter(closed_at=None).update(summary=passed.summary)
+    assert "not what result" in rederived.contradicted()
