@@ -51,10 +51,15 @@ class Kept:
         return json.dumps([self.path, list(self.fields), self.had_files])
 
 
-def of(request: HttpRequest) -> Kept | None:
-    """What the request carries; None where that is nothing that anybody typed."""
+def of(request: HttpRequest, *, read: bool = False) -> Kept | None:
+    """What the request carries; None where that is nothing that anybody typed. Large ones are not read for it, but
+    what was ``read`` already, with a file beside it, is."""
     announced = request.META.get("CONTENT_LENGTH") or "0"
-    if not announced.isdecimal() or int(announced) > MOST_BYTES or request.path == reverse("login"):
+    if (
+        not announced.isdecimal()
+        or (int(announced) > MOST_BYTES and not read)
+        or request.path == reverse("login")
+    ):
         return None
     try:
         posted = request.POST

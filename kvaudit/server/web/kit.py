@@ -30,7 +30,9 @@ def render_form(
     if _holds(answer, wrong):
         return answer
     # The page has no such form any more (somebody closed what it was about): what was typed is shown all the same.
-    return render(request, template, {**context, "lost": kept_text.of(request)}, status=422)
+    return render(
+        request, template, {**context, "gone": True, "lost": kept_text.of(request, read=True)}, status=422
+    )
 
 
 def _holds(answer: HttpResponse, form: forms.BaseForm) -> bool:

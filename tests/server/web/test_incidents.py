@@ -351,6 +351,19 @@ def test_where_the_page_has_no_such_form_any_more_the_error_leads_to_what_was_ty
     assert all(f'id="{each}"' in page for each in links)
 
 
+def test_a_form_that_is_gone_has_no_links_to_its_fields_and_keeps_text_beside_a_large_file(people, incident):
+    empty = act(people.operator, incident, "ask-override", reason="").content.decode()
+    problems = empty[empty.index('id="problems"') : empty.index("</div>", empty.index('id="problems"'))]
+    assert "This field is required" in problems
+    assert "href" not in problems
+    given = {
+        "result-leaked": "no",
+        "result-description": "The long script.",
+        "result-file": SimpleUploadedFile("a", b"a" * 5_000_001),
+    }
+    assert "The long script." in act(people.operator, incident, "upload", **given).content.decode()
+
+
 def test_who_may_not_any_more_gets_back_what_they_typed(people, incident):
     answer = people.viewer.post(
         f"/incidents/{incident.pk}/act/", {"act": "cause", "cause-text": "A pool of 5,328."}, **BROWSER
