@@ -87,7 +87,7 @@ def test_what_runs_is_pinned_and_the_pin_ended(visit, javascript):
     expect(page.get_by_text("frozen for the audit")).to_be_visible()
     page.get_by_label("Allowed versions").fill("newest")
     page.get_by_role("button", name="Set the pin").click()
-    expect(page.get_by_text("That is no range of versions")).to_be_visible()
+    expect(page.locator("#id_wanted_error").get_by_text("That is no range of versions")).to_be_visible()
     page.get_by_role("button", name="End the pin sglang==0.5.22").click()
     expect(page.get_by_role("heading", name="Earlier pins of this deployment")).to_be_visible()
 
