@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from tests.packaging.wheel import Installed
-from tests.server.ops.running import READY, free_port, status_of, until
+from tests.server.ops.running import READY, free_port, status_of
+from tests.waiting import until
 
 Installer = Callable[..., Installed]
 
@@ -148,9 +149,9 @@ def test_gate_and_probe_against_a_leaking_lab(installed: Installer) -> None:
 
 @drill
 def test_probe_of_a_healthy_lab_with_and_without_statistics(installed: Installer) -> None:
-    from kvaudit.auditor.checks import MODULES, OPT_IN
+    from kvaudit.auditor.checks import CHECKS
 
-    asked = [each for each in MODULES if each not in OPT_IN and each != "drift"]
+    asked = [each.id for each in CHECKS.values() if not each.opt_in and each.id != "drift"]
     with a_lab(installed(*LAB), "--fault", "healthy") as lab:
         flags = [*flags_of(lab, entry=True), "--json"]
         base = report_of(installed().run("probe", *asked, *flags, **keys_of(lab)))["results"]
@@ -198,8 +199,9 @@ def test_the_server_runs_from_the_wheel(installed: Installer) -> None:
     try:
         until(
             lambda: bool(READY.search(output.read_text())) or process.poll() is not None,
+            "the server to be ready",
             240,
-            output.read_text(),
+            about=output.read_text,
         )
         assert process.poll() is None, output.read_text()
         url = f"http://127.0.0.1:{port}"
