@@ -64,8 +64,10 @@ def product(checkout: Path) -> Iterator[str]:
     env = clean_environment() | {"PYTHONPATH": str(checkout), "KVAUDIT_STATE": str(state)}
     env |= {"KVAUDIT_PORT": str(port), "BEAT_SECONDS": "300"}
     log = (folder / "output").open("wb")
+    own = checkout / ".venv" / "bin" / "python"  # commands are found by what is installed there
+    python = own if own.exists() else sys.executable
     process = subprocess.Popen(
-        [sys.executable, "-m", "kvaudit.cli", "up", "--no-lab", "--concurrency", "1"],
+        [str(python), "-m", "kvaudit.cli", "up", "--no-lab", "--concurrency", "1"],
         cwd=checkout, env=env, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
         start_new_session=True,
     )  # fmt: skip
