@@ -39,16 +39,11 @@ def run(
     """
     for check in checks:
         registry.describe(check)
-    return asyncio.run(_run(target, checks, seconds, prompt_tokens))
-
-
-async def _run(
-    target: Target, checks: Sequence[str], seconds: float, prompt_tokens: int | None
-) -> list[Result]:
     permission = None
     if any(check in registry.ACTIVE for check in checks):
         from kvaudit.auditor.prober import Permission  # a gate starts without what sends prompts
 
         permission = Permission(consent=target.consent, prompt_tokens=prompt_tokens)
-    events = runner.run(target, checks, budget=runner.Budget(seconds=seconds), permission=permission)
-    return [event.result async for event in events if isinstance(event, runner.CheckFinished)]
+    budget = runner.Budget(seconds=seconds)
+    _, found = asyncio.run(runner.results(target, checks, budget=budget, permission=permission))
+    return found

@@ -134,12 +134,17 @@ async def run(
 
 
 async def results(
-    target: Target, checks: Sequence[str], *, budget: Budget = Budget(), history: History | None = None
+    target: Target,
+    checks: Sequence[str],
+    *,
+    budget: Budget = Budget(),
+    history: History | None = None,
+    permission: Permission | None = None,
 ) -> tuple[list[NodeSeen], list[Result]]:
     """A whole run at once: the nodes in the target's order, and one result per check."""
     nodes: dict[str, NodeSeen] = {}
     found: list[Result] = []
-    async for event in run(target, checks, budget=budget, history=history):
+    async for event in run(target, checks, budget=budget, history=history, permission=permission):
         if isinstance(event, NodeRead):
             nodes[event.node.name] = event.node
         elif isinstance(event, CheckFinished):

@@ -34,6 +34,8 @@ CHECKS: Mapping[str, Check] = {check.id: check for check in sorted(_found(), key
 MODULES = tuple(CHECKS)
 PASSIVE = tuple(check.id for check in CHECKS.values() if check.kind == "passive")
 ACTIVE = tuple(check.id for check in CHECKS.values() if check.kind == "active")
+INCIDENT = tuple(check.id for check in CHECKS.values() if check.leak or check.boundary)
+"""Checks whose fails open incidents: those that can show a leak, or a boundary that does not hold."""
 
 
 def where(wanted: str, value: object = True) -> tuple[str, ...]:

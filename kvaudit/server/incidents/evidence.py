@@ -8,9 +8,6 @@ from kvaudit.auditor import checks
 from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.server.incidents.models import Kind, Severity
 
-WATCHED = tuple(check.id for check in checks.CHECKS.values() if check.leak or check.boundary)
-"""Checks whose fails open incidents."""
-
 _KINDS = {Meaning.LEAK: Kind.LEAK, Meaning.BOUNDARY: Kind.BOUNDARY, Meaning.CONFIGURATION: None}
 
 

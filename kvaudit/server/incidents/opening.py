@@ -209,7 +209,7 @@ def _more_evidence(deployments: dict[int, Deployment]) -> None:
             continue
         later = Result.objects.filter(
             deployment=incident.deployment_id,
-            check_id__in=evidence.WATCHED,
+            check_id__in=known_checks.INCIDENT,
             verdict=Verdict.FAIL.value,
             id__gt=newest[incident.pk] or 0,
         )

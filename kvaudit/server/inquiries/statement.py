@@ -21,10 +21,9 @@ BOUNDING = tuple(sorted(checks.where("bounds")))
 """Both must hold, passed, of one configuration, for an instant to be bounded: text that came back, and what
 happens at the limit."""
 
-WATCHED = tuple(check.id for check in checks.CHECKS.values() if check.leak or check.boundary)
-"""Checks whose fails open incidents. An hour that is part of an incident is never *bounded*."""
+CHECKS = (*checks.INCIDENT, "pool")
+"""An hour that is part of an incident is never *bounded*."""
 
-CHECKS = (*WATCHED, "pool")
 BY_CAPACITY = "capacity change"
 DIGITS = 8  # of a fingerprint, where people read it
 
@@ -45,9 +44,11 @@ def state(
         if each.expired_by == BY_CAPACITY:
             moved.add(each.end)
     ends = sorted(moved)
-    leaks = [span for check in WATCHED for span in _lasting(by[check], beyond, ends, _leaks, _leak)]
+    leaks = [span for check in checks.INCIDENT for span in _lasting(by[check], beyond, ends, _leaks, _leak)]
     broken = [
-        span for check in WATCHED for span in _lasting(by[check], beyond, ends, _breaks_a_boundary, _broken)
+        span
+        for check in checks.INCIDENT
+        for span in _lasting(by[check], beyond, ends, _breaks_a_boundary, _broken)
     ]
     dangers = _lasting(by["pool"], beyond, ends, _endangers, _danger)
     passes = {check: _passes(by[check], leaks) for check in BOUNDING}
