@@ -15,7 +15,7 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.web.urls import urlpatterns
 from tests.browser.looks import faults
 from tests.server.web.conftest import pair, people  # noqa: F401 - fixtures
-from tests.server.web.views.test_strangers import rows_for
+from tests.server.web.test_strangers import rows_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

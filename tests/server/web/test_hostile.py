@@ -26,11 +26,11 @@ from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.api.urls import api
 from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.inquiries.models import Export, LogImport, RequestHit, RequestLog, SavedView, TenantCount
+from kvaudit.server.web.incidents.views import WRITERS
 from kvaudit.server.web.urls import urlpatterns
-from kvaudit.server.web.views.incidents import WRITERS
 from tests.factories import an_admin
 from tests.server.web import scene
-from tests.server.web.views.test_strangers import EVERYBODYS, rows_of
+from tests.server.web.test_strangers import EVERYBODYS, rows_of
 
 pytestmark = pytest.mark.django_db
 

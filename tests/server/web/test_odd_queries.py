@@ -15,7 +15,7 @@ from kvaudit.server.api.urls import api
 from kvaudit.server.web.urls import urlpatterns
 from tests.factories import an_admin
 from tests.server.web import scene
-from tests.server.web.views.test_strangers import rows_for
+from tests.server.web.test_strangers import rows_for
 
 pytestmark = pytest.mark.django_db
 

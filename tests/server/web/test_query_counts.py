@@ -23,7 +23,7 @@ from tests.factories import a_team, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.server.incidents.stage import a_leak, an_incident
 from tests.server.web import scene
-from tests.server.web.views.test_strangers import a_test_message, rows_for
+from tests.server.web.test_strangers import a_test_message, rows_for
 
 API = ("deployments", "deployments/chat-large", "compliance", "deployments/chat-large/compliance")
 STATES = ("pass", "fail", "inconclusive", "error")

@@ -15,10 +15,10 @@ from django.db import models
 from django.db.models import Q
 
 from kvaudit.server import clock
-from kvaudit.server.audits.kept import Evidence, Planting, PrunedEvidence, RunEvidence
+from kvaudit.server.audits.execution.worker_clocks import WorkerClock
+from kvaudit.server.audits.models.evidence import Evidence, Planting, PrunedEvidence, RunEvidence
+from kvaudit.server.audits.models.state import VERDICTS, CheckState, Overdue, StateChange
 from kvaudit.server.audits.querysets import PlanQuerySet, ResultQuerySet, RunQuerySet
-from kvaudit.server.audits.standing import VERDICTS, CheckState, Overdue, StateChange
-from kvaudit.server.audits.worker_clocks import WorkerClock
 
 __all__ = (
     "VERDICTS",

@@ -1,4 +1,4 @@
-"""Deployments, nodes, tenants, pins, consent and pauses. Readings are in `kvaudit.server.fleet.snapshots`."""
+"""Deployments, nodes, tenants, pins, consent and pauses. Readings are in `kvaudit.server.fleet.models.snapshots`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.models import Team
 from kvaudit.server.accounts.sealed_fields import SealedField
 from kvaudit.server.fleet.intervals import Interval, not_backwards
+from kvaudit.server.fleet.models.snapshots import FingerprintChange, NodeSnapshot
 from kvaudit.server.fleet.querysets import (
     ConsentQuerySet,
     DeploymentQuerySet,
@@ -20,7 +21,6 @@ from kvaudit.server.fleet.querysets import (
     SessionApprovalQuerySet,
     TenantQuerySet,
 )
-from kvaudit.server.fleet.snapshots import FingerprintChange, NodeSnapshot
 
 __all__ = (
     "Consent",

@@ -11,9 +11,15 @@ from kvaudit.server import clock
 from kvaudit.server.audits.models import Result, StateChange
 from kvaudit.server.fleet.intervals import Interval, not_backwards
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.incidents.narrative import ActionChange, ActionItem, Cause, ImpactLine, TimelineEvent
-from kvaudit.server.incidents.proof import ExternalResult, Fix, Override, Release, Replay
-from kvaudit.server.incidents.published import LibraryEntry
+from kvaudit.server.incidents.models.narrative import (
+    ActionChange,
+    ActionItem,
+    Cause,
+    ImpactLine,
+    TimelineEvent,
+)
+from kvaudit.server.incidents.models.proof import ExternalResult, Fix, Override, Release, Replay
+from kvaudit.server.incidents.models.published import LibraryEntry
 from kvaudit.server.incidents.querysets import CitationQuerySet, IncidentQuerySet, QuarantineQuerySet
 
 __all__ = (

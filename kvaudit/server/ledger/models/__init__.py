@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.db import models
 
+from kvaudit.server.ledger.models.verifications import Verification
 from kvaudit.server.ledger.querysets import EntryQuerySet
-from kvaudit.server.ledger.verifications import Verification
 
 __all__ = ("Entry", "Verification")
 
