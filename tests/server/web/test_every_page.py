@@ -8,11 +8,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from kvaudit.server.web.urls import urlpatterns
 from tests.factories import a_user
+from tests.server.web.addresses import PATTERNS
 
 OPEN = ("login", "logout")
-CLOSED = [pattern for pattern in urlpatterns if pattern.name not in OPEN]
+CLOSED = [pattern for pattern in PATTERNS if pattern.name not in OPEN]
 KWARGS = {"slug": "chat-large", "pk": 1, "sha256": "0" * 64, "series": UUID(int=7), "key": UUID(int=7)}
 
 
@@ -41,7 +41,7 @@ def test_nothing_is_seen_without_a_login(pattern):
 
 @pytest.mark.django_db
 def test_open_to_everybody_are_the_login_and_the_logout_alone():
-    assert [pattern.name for pattern in urlpatterns if pattern not in CLOSED] == list(OPEN)
+    assert [pattern.name for pattern in PATTERNS if pattern not in CLOSED] == list(OPEN)
     assert Client().get("/login/").status_code == 200
     assert Client().post("/login/", {"username": "nobody", "password": "x"}).status_code == 422
     assert answers(Client(), "/logout/") == {"post": "/login/"}

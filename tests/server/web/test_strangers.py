@@ -17,11 +17,11 @@ from kvaudit.server.checklists.models import Attestation, OwnItem
 from kvaudit.server.inquiries.models import Export, LogImport, RequestLog, SavedView
 from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.services import send_test
-from kvaudit.server.web.urls import urlpatterns
 from tests.factories import a_user
 from tests.server.checklists.claims import a_waiver, an_attestation
 from tests.server.incidents.stage import an_incident
 from tests.server.web import scene
+from tests.server.web.addresses import PATTERNS
 
 EVERYBODYS = {"library-incident", "library-export", "saved-view", "saved-view-remove"}
 """The library is public; a saved view is a question without its answers, and its owner's to remove."""
@@ -65,7 +65,7 @@ def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
         "settings-channel": a_test_message(people.team),
     }
     found: dict[str, dict[str, Any]] = {}
-    for pattern in urlpatterns:
+    for pattern in PATTERNS:
         wanted = pattern.pattern.converters
         if not wanted or pattern.name in EVERYBODYS:
             continue

@@ -19,10 +19,10 @@ from django.urls import reverse
 from kvaudit.server.accounts.models import User
 from kvaudit.server.incidents import postmortem, restore
 from kvaudit.server.incidents.models import Incident
-from kvaudit.server.web.urls import urlpatterns
 from tests.factories import an_admin
 from tests.server.incidents.stage import an_operator
 from tests.server.web import scene
+from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import rows_for
 
 pytestmark = pytest.mark.django_db
@@ -109,7 +109,7 @@ def world(people, pair) -> dict[str, Any]:
 
 
 def pages(world: dict[str, Any]) -> Iterator[str]:
-    for pattern in urlpatterns:
+    for pattern in PATTERNS:
         if not pattern.pattern.converters:
             yield reverse(pattern.name)
         elif pattern.name in world["named"]:
