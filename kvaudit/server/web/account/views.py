@@ -62,6 +62,7 @@ class Login(LoginView):
     """The login page; 429 to whoever has guessed too often. What somebody typed before they were logged out comes
     along and can be sent again (`kept_text`)."""
 
+    template_name = "account/login.html"
     form_class = LoginForm
     redirect_authenticated_user = True
 
