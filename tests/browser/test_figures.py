@@ -196,12 +196,10 @@ def test_five_thousand_marks_are_drawn_at_a_bounded_price(visit):
     page.emulate_media(color_scheme="dark")  # draws everything anew
     expect(page.locator(f"{TIMELINE}[data-drawn='2']")).to_be_visible()
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    print("XX", spent() - began, plain)
     assert spent() - began < 40 * plain + 1, plain
     began = spent()
     page.locator(PLOT).press("+")
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    print("XX", spent() - began, plain)
     assert spent() - began < 40 * plain + 1, plain
     assert visitor.complaints == []
 
