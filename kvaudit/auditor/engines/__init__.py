@@ -1,4 +1,4 @@
-"""Engine adapters, one module each. `kvaudit.auditor.engines.reading` fetches, recognises and parses."""
+"""Engine adapters, one module each. `kvaudit.auditor.engines.fetch` fetches, recognises and parses."""
 
 from __future__ import annotations
 

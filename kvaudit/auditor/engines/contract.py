@@ -2,7 +2,7 @@
 
 An adapter is one module: it names the only paths that may be asked of its engine, and turns the
 answers into `EngineFacts` with a pure function. The fetching is the same for all and lives in
-`kvaudit.auditor.engines.reading`; the next engine is one file here and one test file.
+`kvaudit.auditor.engines.fetch`; the next engine is one file here and one test file.
 """
 
 from __future__ import annotations

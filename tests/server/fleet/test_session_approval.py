@@ -8,8 +8,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from kvaudit.auditor.prober.session_wire import session_for
-from kvaudit.server.fleet.importing import ImportOutcome, import_fleet
-from kvaudit.server.fleet.loading import load_target
+from kvaudit.server.fleet.import_file import ImportOutcome, import_fleet
 from kvaudit.server.fleet.models import Deployment, SessionApproval
 from kvaudit.server.fleet.session_approval import (
     ApprovalProblem,
@@ -18,6 +17,7 @@ from kvaudit.server.fleet.session_approval import (
     digest_of_session,
     withdraw_approval,
 )
+from kvaudit.server.fleet.target_loader import load_target
 from kvaudit.server.ledger.models import Entry
 from tests import factories
 

@@ -13,14 +13,14 @@ from django.apps import apps
 from django.utils import timezone
 
 from kvaudit.server.accounts.sealing import SealBroken
-from kvaudit.server.fleet.loading import load_target
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
+from kvaudit.server.fleet.target_loader import load_target
 from kvaudit.server.inquiries.models import LogPart
-from kvaudit.server.inquiries.reading import Parts
+from kvaudit.server.inquiries.request_logs.import_worker import Parts
 from kvaudit.server.notify.channels import opened
 from kvaudit.server.notify.models import Channel
 from tests import factories
-from tests.server.inquiries.imports import LOG, begun
+from tests.server.inquiries.request_logs.imports import LOG, begun
 
 pytestmark = pytest.mark.django_db
 

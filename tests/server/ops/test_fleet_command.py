@@ -11,8 +11,8 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from kvaudit.server.audits.models import Plan
-from kvaudit.server.fleet.loading import load_target
 from kvaudit.server.fleet.models import Deployment
+from kvaudit.server.fleet.target_loader import load_target
 from kvaudit.server.ledger.models import Entry
 
 pytestmark = pytest.mark.django_db
