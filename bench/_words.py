@@ -15,12 +15,15 @@ a branch runs it as often as it likes. Then ``ruff check --fix --select I`` and 
     a fixture of pytest and every parameter that asks for it.
 ``each ITERABLE NOUN [FUNCTION ...]``
     the noun for ``for each in ITERABLE`` where the plural does not give it; ``*`` is any iterable of that function.
+``module OLD DOTTED``
+    the name that a file gives to a module of ours: ``from package import module as OLD`` becomes a plain import.
 ``text OLD NEW UNDER ...``
     a phrase, whole words, in prose and strings of the files named.
 """
 
 from __future__ import annotations
 
+import ast
 import builtins
 import keyword
 import re
@@ -280,6 +283,9 @@ class Pass(cst.CSTVisitor):
                 self.attributes[rule.old.rpartition(".")[2]].append(rule)
         self.locals: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self.fixtures = {rule.old: rule.new for rule in rules if rule.kind == "fixture" and rule.covers(name)}
+        self.modules = {(rule.old, rule.new) for rule in rules if rule.kind == "module"}
+        self.bound = {old for old, _ in self.modules}
+        self.words: set[str] | None = None
         self.nouns: list[Rule] = []
         for rule in rules:
             if rule.kind == "local" and rule.covers(name):
@@ -348,7 +354,24 @@ class Pass(cst.CSTVisitor):
                 new = names.get(dotted(alias.name))
                 if new:
                     self.put(alias.name, dotted(alias.name), new)
+                if alias.asname is not None:
+                    self.unalias(f"{dotted(node.module)}.{dotted(alias.name)}", alias)
         return False
+
+    def unalias(self, whole: str, alias: cst.ImportAlias) -> None:
+        old, new = alias.asname.name.value, dotted(alias.name)  # type: ignore[union-attr]
+        if (old, whole) in self.modules and self.unused(new):
+            self.put(alias.name, f"{new} as {old}", new)
+
+    def unused(self, word: str) -> bool:
+        """Whether no variable of this file has the name."""
+        if self.words is None:
+            self.words = {
+                getattr(each, "id", None) or getattr(each, "arg", None) or getattr(each, "name", "") or ""
+                for each in ast.walk(ast.parse(self.source.text))
+                if not isinstance(each, ast.keyword | ast.alias)
+            }
+        return word not in self.words
 
     def visit_Import(self, node: cst.Import) -> bool:
         return False
@@ -384,6 +407,12 @@ class Pass(cst.CSTVisitor):
                 return
 
     def visit_Name(self, node: cst.Name) -> None:
+        if node.value in self.bound:
+            whole = self.origin(node)
+            new_word = whole.rpartition(".")[2]
+            if (node.value, whole) in self.modules and self.unused(new_word):
+                self.put(node, node.value, new_word)
+                return
         new = self.mine.get(node.value)
         local = self._imported_locally(node) if new is None else None
         if new is None and local is None:
