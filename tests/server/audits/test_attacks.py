@@ -24,7 +24,7 @@ from kvaudit.server.notify import delivery, services
 from kvaudit.server.notify.channels import BadChannel, create_channel
 from kvaudit.server.notify.models import OutboxMessage
 from tests import factories, servers
-from tests.server.audits.stage import a_run
+from tests.server.audits.builders import a_run
 from tests.session_server import FLEET_FILE
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,7 @@ from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import OutboxMessage
 from tests.factories import a_deployment
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

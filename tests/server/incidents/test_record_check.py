@@ -24,7 +24,7 @@ from kvaudit.server.incidents.models import (
 )
 from kvaudit.server.ledger.chain_check import main
 from tests.server.api.states import a_state
-from tests.server.incidents import stage
+from tests.server.incidents import builders as stage
 
 pytestmark = pytest.mark.django_db
 
