@@ -9,8 +9,7 @@ from django.db.models import Count, Prefetch, Q, QuerySet
 from django.http import QueryDict
 
 from kvaudit.server.accounts.access import can
-from kvaudit.server.accounts.models import Membership, Team, User
-from kvaudit.server.accounts.querysets import managed_users
+from kvaudit.server.accounts.models import Membership, Team, User, managed_users
 from kvaudit.server.accounts.roles import Role
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ledger.searching import newest_sequence

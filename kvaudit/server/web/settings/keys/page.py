@@ -11,7 +11,7 @@ from django.http import QueryDict
 from kvaudit.auditor import checks
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
-from kvaudit.server.fleet.models import Deployment, Node, Tenant
+from kvaudit.server.fleet.models import Deployment, Node, Tenant, with_nodes
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.listing import Cut, cut
 
@@ -60,7 +60,7 @@ def listed(reader: User, filters: Filters) -> Cut:
         rows = rows.filter(Q(slug__icontains=filters.q) | Q(team__slug__icontains=filters.q))
     if filters.missing:
         rows = rows.annotate(keyed=Count("tenants", filter=current)).filter(keyed__lt=most_needed())
-    found = cut(rows.with_nodes(), "slug", after=filters.after, before=filters.before)
+    found = cut(with_nodes(rows), "slug", after=filters.after, before=filters.before)
     return replace(found, rows=[_row(each, reader) for each in found.rows])
 
 

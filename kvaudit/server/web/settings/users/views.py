@@ -12,8 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from kvaudit.server import clock
 from kvaudit.server.accounts import services, sessions
 from kvaudit.server.accounts.access import can, can_somewhere
-from kvaudit.server.accounts.models import ApiToken, Team, User
-from kvaudit.server.accounts.querysets import managed_users
+from kvaudit.server.accounts.models import ApiToken, Team, User, managed_users
 from kvaudit.server.accounts.roles import Role
 from kvaudit.server.web.account.views import own_session
 from kvaudit.server.web.kit import untrusted
