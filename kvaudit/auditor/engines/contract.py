@@ -1,8 +1,8 @@
 """What an engine adapter must say, and nothing more.
 
-An adapter is one module: it names the only paths that may be asked of its engine, and turns the
-answers into `EngineFacts` with a pure function. The fetching is the same for all and lives in
-`kvaudit.auditor.engines.reading`; the next engine is one file here and one test file.
+An adapter names the only paths that may be asked of its engine, and turns the answers into `EngineFacts` with a pure
+function. The fetching is the same for all and lives in `kvaudit.auditor.engines.reading`; docs/engines.md shows how to
+add one.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Step:
 
 
 @runtime_checkable
-class Engine(Protocol):
-    """An adapter. Register an instance with `kvaudit.auditor.engines.register`."""
+class Adapter(Protocol):
+    """How an engine is read. ``adapter.py`` of each engine ends in an instance, ``ADAPTER``."""
 
     id: ClassVar[str]
     title: ClassVar[str]
@@ -63,7 +63,7 @@ class Engine(Protocol):
     @property
     def plan(self) -> Sequence[Step]:
         """GETs in order; with ``gets`` and ``posts`` this is the allow-list of the transport.
-        A class attribute serves as well; `kvaudit.auditor.engines.generic` has one plan per node."""
+        A class attribute serves as well; `kvaudit.auditor.engines.generic.adapter` has one plan per node."""
         ...
 
     gets: ClassVar[frozenset[str]]
