@@ -21,8 +21,9 @@ from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.fleet.services import set_tenant_key
 from kvaudit.server.fleet.session_approval import approve_session, digest_of_session
 from kvaudit.server.notify import delivery, services
-from kvaudit.server.notify.channels import BadChannel, create_channel
+from kvaudit.server.notify.channels import BadChannel
 from kvaudit.server.notify.models import OutboxMessage
+from kvaudit.server.notify.services import create_channel
 from tests import factories, servers
 from tests.server.audits.stage import a_run
 from tests.session_server import FLEET_FILE

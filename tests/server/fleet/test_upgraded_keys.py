@@ -17,8 +17,8 @@ from kvaudit.server.fleet.loading import load_target
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.inquiries.models import LogPart
 from kvaudit.server.inquiries.reading import Parts
-from kvaudit.server.notify.channels import opened
 from kvaudit.server.notify.models import Channel
+from kvaudit.server.notify.services import opened
 from tests import factories
 from tests.server.inquiries.imports import LOG, begun
 

@@ -17,8 +17,8 @@ from kvaudit.server.fleet.loading import load_target
 from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.inquiries.reading import Parts
 from kvaudit.server.ledger.models import Entry
-from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import Channel
+from kvaudit.server.notify.services import create_channel
 from tests import factories
 from tests.server.inquiries.imports import LOG, begun
 
