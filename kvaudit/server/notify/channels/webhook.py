@@ -33,7 +33,7 @@ class Webhook(PostedKind):
             }
         )
         signature = sign(body, letter.secret, int(clock.now().timestamp()))
-        return Post(body, ((HEADER, signature), ("X-KVAudit-Delivery", letter.id)))
+        return Post(body, {HEADER: signature, "X-KVAudit-Delivery": letter.id})
 
 
 KIND = Webhook()
