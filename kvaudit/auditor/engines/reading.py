@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.engines.contract import Adapter, Answer, Answers, Step
+from kvaudit.auditor.engines.answers import Answer, Answers, Step
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, Reading
 from kvaudit.auditor.transport import Client, Limits, TransportError
 from kvaudit.auditor.verdict import Evidence

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.engines.contract import Answer
+from kvaudit.auditor.engines.answers import Answer
 
 Served = dict[str, tuple[int, bytes, str]]
 

@@ -17,7 +17,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from kvaudit.auditor.engines import RECOGNISABLE, get
-from kvaudit.auditor.engines.contract import Adapter, Answer
+from kvaudit.auditor.engines.answers import Answer
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.engines.generic.adapter import with_pointers
 from kvaudit.auditor.readings import LARGEST_TOKENS, EngineFacts, fingerprint
 from tests.auditor.engines import payloads

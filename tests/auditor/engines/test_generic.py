@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.engines import get
-from kvaudit.auditor.engines.contract import Adapter, Answer
+from kvaudit.auditor.engines.answers import Answer
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.engines.generic.adapter import with_pointers
 from kvaudit.auditor.engines.generic.pointers import MISSING, follow
 from kvaudit.auditor.readings import EngineFacts

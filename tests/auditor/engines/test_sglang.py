@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.engines import get
-from kvaudit.auditor.engines.contract import Adapter, Answer
+from kvaudit.auditor.engines.answers import Answer
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, State, fingerprint
 from tests.auditor.engines import payloads
 from tests.auditor.engines.payloads import Served, answers, card, loads, models, sglang_file, sglang_server

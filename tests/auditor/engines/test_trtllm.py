@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.engines import get
-from kvaudit.auditor.engines.contract import Adapter, Step
+from kvaudit.auditor.engines.answers import Step
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, State
 from tests.auditor.engines import payloads
 from tests.auditor.engines.payloads import STATISTICS, Served, answers, trtllm_metrics, trtllm_server

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.auditor.engines import _json
-from kvaudit.auditor.engines.contract import Adapter, Answers, Step
+from kvaudit.auditor.engines.answers import Answers, Step
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.engines.generic import ENGINE
 from kvaudit.auditor.engines.generic.pointers import MISSING, follow, pointer_problem
 from kvaudit.auditor.readings import EngineFacts, RankPool, Reading, smallest_pool, text, tokens, unknown

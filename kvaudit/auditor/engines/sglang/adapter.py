@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from kvaudit.auditor.engines import _json, routers
-from kvaudit.auditor.engines.contract import Answers, Step
+from kvaudit.auditor.engines.answers import Answers, Step
 from kvaudit.auditor.engines.sglang import ENGINE
 from kvaudit.auditor.engines.sglang.configuration import (
     components,

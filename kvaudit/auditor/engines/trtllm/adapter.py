@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.auditor.engines import _json, _prometheus, routers
-from kvaudit.auditor.engines.contract import Answers, Step
+from kvaudit.auditor.engines.answers import Answers, Step
 from kvaudit.auditor.engines.trtllm import ENGINE
 from kvaudit.auditor.readings import (
     EngineFacts,

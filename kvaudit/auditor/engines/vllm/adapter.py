@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.auditor.engines import _json, _prometheus, routers
-from kvaudit.auditor.engines.contract import Answers, Step
+from kvaudit.auditor.engines.answers import Answers, Step
 from kvaudit.auditor.engines.vllm import ENGINE
 from kvaudit.auditor.engines.vllm.pools import CACHE_INFO, cache_lines, hybrid, rank_pools
 from kvaudit.auditor.readings import (
