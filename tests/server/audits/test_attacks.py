@@ -12,7 +12,7 @@ import pytest
 from kvaudit.auditor.fleetfile import parse_fleet
 from kvaudit.auditor.transport import egress
 from kvaudit.auditor.transport.egress import Policy
-from kvaudit.auditor.transport.rules import parse_rules
+from kvaudit.auditor.transport.rules import parse_rule
 from kvaudit.server.audits import executing
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.fleet import session_plans
@@ -44,7 +44,7 @@ def server_policy() -> Iterator[Any]:
     before = egress.current()
 
     def install(*allow: str, own: tuple[tuple[str, int], ...] = ()) -> None:
-        egress.install(Policy(parse_rules(allow), (), own, guarded=True))
+        egress.install(Policy(tuple(map(parse_rule, allow)), (), own, guarded=True))
 
     yield install
     egress.install(before)
