@@ -21,7 +21,7 @@ from kvaudit.auditor.text.matcher import Matcher, frame_numbers
 from kvaudit.auditor.text.prompts import draw_nonce
 from kvaudit.auditor.transport import EventParser, Redactor, TransportError
 from kvaudit.auditor.transport.body import Decoder
-from kvaudit.server.inquiries import request_log
+from kvaudit.server.inquiries.request_logs import reader
 
 Parse = Callable[[bytes], object]
 
@@ -119,7 +119,7 @@ def answered(body: bytes) -> object:
 
 
 def log(body: bytes) -> object:
-    return sum(1 for _ in request_log.read(io.BytesIO(body)))
+    return sum(1 for _ in reader.read(io.BytesIO(body)))
 
 
 _KEY = '{"api_key":"abcdef123","x":['

@@ -10,8 +10,8 @@ from kvaudit.server.accounts import services as accounts
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.accounts.roles import Role
 from kvaudit.server.accounts.sealing import SealBroken
-from kvaudit.server.fleet.loading import load_targets
 from kvaudit.server.fleet.models import Deployment, Node
+from kvaudit.server.fleet.target_loader import load_targets
 
 _numbers = itertools.count(1)
 

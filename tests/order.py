@@ -28,7 +28,7 @@ SLOWEST_FIRST = (
     "lab/test_matrix.py",
     "lab/test_interleavings.py",
     "lab/test_serve.py",
-    "server/audits/test_claiming.py",
+    "server/audits/execution/test_claims.py",
 )
 """By the time that each takes on two quiet cores; what is not named follows in random order."""
 

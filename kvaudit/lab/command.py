@@ -172,13 +172,13 @@ def _matrix(chosen: argparse.Namespace) -> int:
 
 
 def _restart(chosen: argparse.Namespace) -> int:
-    from kvaudit.lab.story import restart_command
+    from kvaudit.lab.restart import restart_command
 
     return restart_command(chosen.state, chosen.slug, chosen.fault, seconds=chosen.seconds)
 
 
 def _story(chosen: argparse.Namespace) -> int:
-    from kvaudit.lab.story import command
+    from kvaudit.lab.restart import command
 
     return command(["--state", chosen.state] if chosen.state else [])
 

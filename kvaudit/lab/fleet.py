@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvaudit.lab.story import follow
+from kvaudit.lab.restart import follow
 
 if TYPE_CHECKING:
     from kvaudit.lab.serve import Running

@@ -20,8 +20,8 @@ import numpy as np
 
 from kvaudit.lab.clock import Compute, now, wait, wall
 from kvaudit.lab.config import LabConfig
+from kvaudit.lab.counters import Meters
 from kvaudit.lab.limits import intake
-from kvaudit.lab.meters import Meters
 from kvaudit.lab.model import InductionModel, KVSequence
 from kvaudit.lab.pool import KVPool, Pages, Tokens
 from kvaudit.lab.prefix_cache import Match, PrefixCache

@@ -91,7 +91,7 @@ class ApiToken(models.Model):
 
 class Session(models.Model):
     """One browser that is logged in. ``key_hash`` is a keyed hash of the cookie (`session_store`);
-    ``address`` a bucket (`kvaudit.server.accounts.addresses`)."""
+    ``address`` a bucket (`kvaudit.server.accounts.ip_addresses`)."""
 
     key_hash = models.CharField(max_length=64, unique=True)
     data = models.TextField()

@@ -11,12 +11,12 @@ from django.db.models import OuterRef, Subquery
 
 from kvaudit.server.accounts.models import Team
 from kvaudit.server.audits.models import CheckState, Overdue
-from kvaudit.server.audits.narrow import Micros, among, micros
-from kvaudit.server.audits.narrow import when as moment_of
+from kvaudit.server.audits.state.bulk_reads import Micros, among, micros
+from kvaudit.server.audits.state.bulk_reads import when as moment_of
+from kvaudit.server.checklists.evaluation import Claim
 from kvaudit.server.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
 from kvaudit.server.checklists.matrix import Cells, Items, Matrix, Rows, Subject
 from kvaudit.server.checklists.models import Attestation, OwnItem, Waiver
-from kvaudit.server.checklists.standing import Claim
 from kvaudit.server.fleet.models import Node, NodeSnapshot
 
 if TYPE_CHECKING:

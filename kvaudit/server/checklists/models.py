@@ -17,6 +17,7 @@ from django.db.models import F, Q
 from kvaudit.server import clock
 from kvaudit.server.accounts.models import Team
 from kvaudit.server.audits.models import Evidence
+from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.items import DISAGGREGATED, UNIFIED, Item, Standard
 from kvaudit.server.checklists.querysets import (
     AssessedQuerySet,
@@ -25,7 +26,6 @@ from kvaudit.server.checklists.querysets import (
     OwnItemQuerySet,
     WaiverQuerySet,
 )
-from kvaudit.server.checklists.standing import Status
 from kvaudit.server.fleet.intervals import Interval, not_backwards
 from kvaudit.server.fleet.models import Deployment
 

@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import access_of
-from kvaudit.server.audits.narrow import among
+from kvaudit.server.audits.state.bulk_reads import among
 from kvaudit.server.checklists.matrix import Matrix
 from kvaudit.server.fleet.intervals import IntervalQuerySet
 from kvaudit.server.fleet.querysets import DeploymentQuerySet

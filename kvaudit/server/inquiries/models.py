@@ -13,7 +13,7 @@ from kvaudit.server.accounts.models import Team
 from kvaudit.server.accounts.sealed_fields import SealedField
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.inquiries.querysets import LogImportQuerySet, RequestLogQuerySet, SavedViewQuerySet
-from kvaudit.server.inquiries.zones import ANY_LENGTH, Judged, Zone, joined
+from kvaudit.server.inquiries.request_logs.classification import ANY_LENGTH, Judged, Zone, joined
 
 
 class SavedView(models.Model):

@@ -38,20 +38,20 @@ def verify(argv: Sequence[str]) -> int:
     except SystemExit as stopped:  # settings leave with a sentence and 1, which here would read as broken
         sys.stderr.write(f"{stopped.code}\n")
         return EXIT_ERROR
-    from kvaudit.server.ledger import rederiving, verifying
+    from kvaudit.server.ledger import record_check, verify_job
+    from kvaudit.server.ledger.chain_check import verify_chain, verify_record
     from kvaudit.server.ledger.models import Entry
-    from kvaudit.server.ledger.verify import verify_chain, verify_record
 
     try:
         entries = Entry.objects.order_by("sequence").iterator(chunk_size=5000)
-        noted = verifying.noted_before()
+        noted = verify_job.noted_before()
         found = verify_record(lambda walked: verify_chain(walked, noted), entries)
         noted_is_there = not arguments.last_hash or Entry.objects.filter(hash=arguments.last_hash).exists()
     except Error as error:
         return _say(f"The ledger could not be read: {str(error).strip()}", EXIT_ERROR)
     if found.problem or noted_is_there:  # a hash that somebody mistyped says nothing of the ledger
         with suppress(Error):  # a role that may only read verifies all the same
-            verifying.keep(found, asked_by="command:ledger-verify")
+            verify_job.keep(found, asked_by="command:ledger-verify")
     if found.problem:
         return _say(f"Ledger broken. {found.problem} {found.intact}", EXIT_BROKEN)
     if not noted_is_there:
@@ -60,7 +60,7 @@ def verify(argv: Sequence[str]) -> int:
             EXIT_BROKEN,
         )
     return _say(
-        f"Ledger intact: {found.entries} entries, last hash {found.last_hash or '-'}.{rederiving.what_to_say()}",
+        f"Ledger intact: {found.entries} entries, last hash {found.last_hash or '-'}.{record_check.what_to_say()}",
         EXIT_INTACT,
     )
 

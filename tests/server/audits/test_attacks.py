@@ -13,10 +13,10 @@ from kvaudit.auditor.fleetfile import parse_fleet
 from kvaudit.auditor.transport import egress
 from kvaudit.auditor.transport.egress import Policy
 from kvaudit.auditor.transport.rules import parse_rule
-from kvaudit.server.audits import executing
+from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.fleet import session_plans
-from kvaudit.server.fleet.importing import import_fleet
+from kvaudit.server.fleet.import_file import import_fleet
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.fleet.services import set_tenant_key
 from kvaudit.server.fleet.session_approval import approve_session, digest_of_session
@@ -65,7 +65,7 @@ def with_session(url: str, *, approved: bool = True) -> Deployment:
 
 def audited(deployment: Deployment, check: str = "session", kind: Kind = Kind.ACTIVE) -> Any:
     run = a_run(deployment, checks=[check], kind=kind)
-    assert executing.execute([run.pk], kind=kind) == 1
+    assert run_task.execute([run.pk], kind=kind) == 1
     run.refresh_from_db()
     return run
 

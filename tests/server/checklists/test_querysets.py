@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.audits import states
 from kvaudit.server.audits.models import CheckState, Result
+from kvaudit.server.audits.state import intervals
+from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.matrix import Matrix
 from kvaudit.server.checklists.models import Assessed, Attestation, OwnItem, Waiver
-from kvaudit.server.checklists.standing import Status
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 from tests.factories import a_deployment, a_node, a_team
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
@@ -356,14 +356,18 @@ class Story(TestCase):
                 summary="", observed_at=now,
             )  # fmt: skip
             severity = "critical" if flag and verdict is Verdict.FAIL else ""
-            states.apply(
-                [states.Observation(deployment.pk, what, verdict, now, run.pk, result.pk, severity=severity)]
+            intervals.apply(
+                [
+                    intervals.Observation(
+                        deployment.pk, what, verdict, now, run.pk, result.pk, severity=severity
+                    )
+                ]
             )
         elif what == "capacity":
             change = FingerprintChange.objects.create(
                 deployment=deployment, node=node, at=now, significant=True, summary="moved"
             )
-            states.expire_for([change])
+            intervals.expire_for([change])
         elif what == "item":
             OwnItem.objects.current().update(valid_to=now)
             if flag:

@@ -8,7 +8,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from kvaudit.auditor.prober.session_wire import session_for
-from kvaudit.server.fleet.importing import ImportOutcome, import_fleet
+from kvaudit.server.fleet.import_file import ImportOutcome, import_fleet
 from kvaudit.server.fleet.models import Deployment, SessionApproval
 from kvaudit.server.fleet.session_approval import (
     ApprovalProblem,

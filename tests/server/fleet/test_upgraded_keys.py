@@ -15,12 +15,12 @@ from django.utils import timezone
 from kvaudit.server.accounts.sealing import SealBroken
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.inquiries.models import LogPart
-from kvaudit.server.inquiries.reading import Parts
+from kvaudit.server.inquiries.request_logs.import_worker import Parts
 from kvaudit.server.notify.models import Channel
 from kvaudit.server.notify.services import opened
 from tests import factories
 from tests.factories import loaded_target
-from tests.server.inquiries.imports import LOG, begun
+from tests.server.inquiries.request_logs.imports import LOG, begun
 
 pytestmark = pytest.mark.django_db
 

@@ -18,9 +18,9 @@ from django.conf import settings as live
 
 from kvaudit.auditor import runner
 from kvaudit.server.fleet import services
-from kvaudit.server.fleet.importing import import_fleet
-from kvaudit.server.fleet.loading import load_targets
+from kvaudit.server.fleet.import_file import import_fleet
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
+from kvaudit.server.fleet.target_loader import load_targets
 from tests import factories, servers
 from tests.factories import loaded_target
 

@@ -10,9 +10,9 @@ from django.db import DatabaseError, connection, transaction
 
 from kvaudit.server.ledger import services
 from kvaudit.server.ledger.chain import digest_of
+from kvaudit.server.ledger.chain_check import verify_chain
 from kvaudit.server.ledger.grants import grant_statements
 from kvaudit.server.ledger.models import Entry
-from kvaudit.server.ledger.verify import verify_chain
 from tests import factories
 
 CHAIN_LOCK = 0x6B76_6C64

@@ -14,13 +14,13 @@ from django.db.models import BinaryField, CharField, TextField
 from kvaudit.server.accounts.sealed_fields import place_of, sealed_columns
 from kvaudit.server.fleet import services
 from kvaudit.server.fleet.models import Tenant
-from kvaudit.server.inquiries.reading import Parts
+from kvaudit.server.inquiries.request_logs.import_worker import Parts
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.notify.models import Channel
 from kvaudit.server.notify.services import create_channel
 from tests import factories
 from tests.factories import loaded_target
-from tests.server.inquiries.imports import LOG, begun
+from tests.server.inquiries.request_logs.imports import LOG, begun
 
 
 def test_no_sealed_column_can_be_forgotten() -> None:

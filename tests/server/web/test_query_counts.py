@@ -18,12 +18,12 @@ from kvaudit.server.audits.models import Overdue
 from kvaudit.server.checklists.models import OwnItem
 from kvaudit.server.fleet.models import Pause
 from kvaudit.server.inquiries.models import LogImport, RequestHit, RequestLog, SavedView, TenantCount
-from kvaudit.server.web.urls import urlpatterns
 from tests.factories import a_team, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.server.incidents.stage import a_leak, an_incident
 from tests.server.web import scene
-from tests.server.web.views.test_strangers import a_test_message, rows_for
+from tests.server.web.addresses import PATTERNS
+from tests.server.web.test_strangers import a_test_message, rows_for
 
 API = ("deployments", "deployments/chat-large", "compliance", "deployments/chat-large/compliance")
 STATES = ("pass", "fail", "inconclusive", "error")
@@ -75,7 +75,7 @@ def test_the_number_of_queries_does_not_grow(people: Any, pair: Any) -> None:
     client.force_login(user)
     _, secret = create_token(owner=user, name="all", scopes=["read"], actor=user)
     given = rows_for(user, people, pair)
-    addresses = [reverse(each.name, kwargs=given.get(each.name, {})) for each in urlpatterns]
+    addresses = [reverse(each.name, kwargs=given.get(each.name, {})) for each in PATTERNS]
     addresses += [f"/api/v1/{path}" for path in API]
     addresses += [
         "/history/?verdict=fail&deployment=chat",

@@ -1,0 +1,101 @@
+"""How much a page takes, and files that go where they are kept as they come.
+
+A form's files are spooled to the temporary folder before any view is asked, which in a container is memory. So a body
+is refused by its announced length first; the one page that takes large files reads them itself (`LogUpload`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from django.core.files.uploadhandler import FileUploadHandler, SkipFile
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from kvaudit.server.inquiries.request_logs.reader import NoLog
+from kvaudit.server.inquiries.request_logs.upload import Receiver
+
+LARGEST = 16 * 1024 * 1024
+"""Bytes of a body that names no other limit: above every file that those pages take, with what a form adds to it."""
+
+View = TypeVar("View", bound=Callable[..., Any])
+
+
+def takes(most: int, instead: str = "") -> Callable[[View], View]:
+    """Decorator of a view that takes up to ``most`` bytes; ``instead`` is a sentence for whoever has more."""
+
+    def decorate(view: View) -> View:
+        view.largest_body, view.instead = most, instead  # type: ignore[attr-defined]
+        return view
+
+    return decorate
+
+
+class LargestBody:
+    """Middleware. Before anything reads the body: CSRF does, and with it every file. The API has its own limit."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: Any, args: Any, kwargs: Any) -> HttpResponse | None:
+        announced = request.META.get("CONTENT_LENGTH") or ""
+        most = getattr(view, "largest_body", LARGEST)
+        if request.path.startswith("/api/") or not announced.isdecimal() or int(announced) <= most:
+            return None
+        said = {"size": int(announced), "most": most, "instead": getattr(view, "instead", "")}
+        return render(request, "413.html", said, status=413)
+
+
+class LogUpload(FileUploadHandler):
+    """Hands the file of the field ``file`` to a `Receiver` as it comes. ``problem`` says why it was refused; the rest
+    of the form is read all the same. Whoever makes one calls `drop` in the end."""
+
+    chunk_size = 256 * 1024
+
+    def __init__(self, request: HttpRequest, begin: Callable[[str], Receiver]) -> None:
+        super().__init__(request)
+        self._begin = begin
+        self._receiver: Receiver | None = None
+        self._whole = False
+        self.problem = ""
+
+    @property
+    def received(self) -> Receiver | None:
+        """What came whole."""
+        return self._receiver if self._whole and not self.problem else None
+
+    def new_file(self, field_name: str, file_name: str, *args: Any, **kwargs: Any) -> None:
+        super().new_file(field_name, file_name, *args, **kwargs)
+        if field_name != "file" or self._receiver is not None:
+            raise SkipFile
+        with self._refusals():
+            self._receiver = self._begin(file_name)
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
+        if self._receiver is not None and not self._whole:
+            with self._refusals():
+                self._receiver.write(raw_data)
+
+    def file_complete(self, file_size: int) -> None:
+        self._whole = True  # and nothing for request.FILES
+
+    def upload_interrupted(self) -> None:
+        if not self._whole:  # also called where the last file was skipped
+            self.problem = self.problem or "The file did not come whole: send it again."
+
+    def drop(self) -> None:
+        if self._receiver is not None:
+            self._receiver.drop()
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except NoLog as fault:
+            self.problem = str(fault)
+            raise SkipFile from fault

@@ -1,0 +1,184 @@
+"""The Audit history page: filters out of the URL, made into a question that the reader may ask."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import orjson
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+
+from kvaudit.auditor import checks
+from kvaudit.auditor.text.acting import bytes_escaped
+from kvaudit.auditor.verdict import Verdict
+from kvaudit.server import clock
+from kvaudit.server.accounts.models import User
+from kvaudit.server.audits.evidence.export import Line
+from kvaudit.server.audits.models import Trigger
+from kvaudit.server.audits.state.history_query import Question
+from kvaudit.server.fleet.models import Deployment
+from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit.csv_file import last_line
+
+TEXTS = ("deployment", "check", "verdict", "engine", "version", "trigger", "actor", "since", "until")
+TRIGGERS = [trigger.value for trigger in Trigger]
+MOST_ACTORS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """The page's state, as it stands in the URL. Empty = not filtered; ``ignored`` says what made no sense: a page
+    says so beside the rest, an export is not made."""
+
+    deployment: str = ""
+    check: str = ""
+    verdict: str = ""
+    engine: str = ""
+    version: str = ""
+    trigger: str = ""
+    actor: str = ""
+    since: str = ""
+    until: str = ""
+    below: int | None = None
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, str]) -> Filters:
+        kept = {name: untrusted.query_text(query.get(name), 200) for name in TEXTS}
+        ignored = [
+            f"“{untrusted.plain(query[name], 60)}” is nothing to filter by ({name})."
+            for name in TEXTS
+            if not kept[name] and (query.get(name) or "").strip()
+        ]
+        for name, known in (("verdict", [each.value for each in Verdict]), ("trigger", TRIGGERS)):
+            if kept[name] and kept[name] not in known:
+                ignored.append(
+                    f"There is no such {name} as “{untrusted.plain(kept[name], 60)}”: it is one of {', '.join(known)}."
+                )
+                kept[name] = ""
+        for name in ("since", "until"):
+            if kept[name] and moment(kept[name]) is None:
+                ignored.append(
+                    f"“{untrusted.plain(kept[name], 60)}” is no date: write 2026-09-01 or 2026-09-01T14:30."
+                )
+                kept[name] = ""
+        before = untrusted.query_text(query.get("before"), 20)
+        below = int(before) if before.isascii() and before.isdigit() and int(before) < 2**63 else None
+        return cls(**kept, below=below, ignored=tuple(ignored))
+
+    @property
+    def active(self) -> bool:
+        return any(getattr(self, name) for name in TEXTS)
+
+    @property
+    def name(self) -> str:
+        """For file names: short, and different for different filters."""
+        said = "|".join(str(getattr(self, name)) for name in TEXTS)
+        return hashlib.sha256(said.encode()).hexdigest()[:8] if self.active else "all"
+
+
+def moment(text: str, *, end: bool = False) -> datetime | None:
+    """A date or a time in the viewer's zone; a date means its beginning, with ``end`` its end."""
+    zone = timezone.get_current_timezone()
+    try:
+        day = parse_date(text)
+        if day is not None:
+            found = datetime.combine(day + timedelta(days=1) if end else day, time(), zone)
+        else:
+            parsed = parse_datetime(text)
+            if parsed is None:
+                return None
+            found = parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)
+        return found.astimezone(UTC) if 1970 <= found.year <= 9000 else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def question(user: User, filters: Filters) -> Question:
+    """What the filters ask, narrowed to what the user may see. At most two queries besides their roles."""
+    return Question(
+        deployments=_deployments(user, filters.deployment),
+        check=filters.check,
+        verdict=filters.verdict,
+        trigger=filters.trigger,
+        actors=_actors(filters.actor),
+        engine=filters.engine,
+        version=filters.version,
+        since=moment(filters.since) if filters.since else None,
+        until=moment(filters.until, end=True) if filters.until else None,
+    )
+
+
+def _deployments(user: User, words: str) -> tuple[int, ...] | None:
+    """None for somebody who sees everything and named nothing. A full name means that deployment alone."""
+    from kvaudit.server.accounts.access import access_of
+
+    if not words and access_of(user).everywhere("view"):
+        return None
+    seen = Deployment.objects.visible_to(user).order_by("pk")
+    if words:
+        found = list(seen.filter(slug__icontains=words).values_list("pk", "slug"))
+        exact = [pk for pk, slug in found if slug == words]
+        return tuple(exact or [pk for pk, _ in found])
+    return tuple(seen.values_list("pk", flat=True))
+
+
+def _actors(name: str) -> tuple[int, ...] | None:
+    if not name:
+        return None
+    found = User.objects.filter(username__icontains=name).order_by("pk").values_list("pk", flat=True)
+    return tuple(found[:MOST_ACTORS])
+
+
+def choices() -> dict[str, Any]:
+    """What the selects offer."""
+    return {
+        "checks": sorted(checks.MODULES),
+        "verdicts": [verdict.value for verdict in Verdict],
+        "triggers": TRIGGERS,
+    }
+
+
+HEAD = (
+    "result", "observed (UTC)", "deployment", "team", "check", "verdict", "warning", "severity", "summary", "run",
+    "attempt", "kind", "trigger", "actor", "plan", "engines and versions", "fingerprint", "what to do",
+    "does not prove",
+)  # fmt: skip
+
+
+def csv_rows(lines: Iterator[Line]) -> Iterator[tuple[object, ...]]:
+    """Everything but measures and evidence, which are in the JSON export."""
+    yield HEAD
+    for line in lines:
+        yield (line.id, _utc(line.observed_at), *line[2:6], "yes" if line.warn else "no", *line[7:19])
+
+
+def json_parts(lines: Iterator[Line], asked: Mapping[str, Any]) -> Iterator[bytes]:
+    """One JSON document, in parts. Broken off, it is no valid document, so that no program takes a part for the
+    whole; its last line tells people."""
+    head = {"schema": "kvaudit.history/1", "made_at": _utc(clock.now()), "filters": asked}
+    yield orjson.dumps(head)[:-1] + b',"results":['
+    lead = b"\n"
+    count = 0
+    try:
+        for line in lines:
+            row = line._asdict() | {
+                "observed_at": _utc(line.observed_at),
+                "measures": orjson.Fragment(line.measures),
+                "evidence": orjson.Fragment(line.evidence),
+            }
+            yield lead + bytes_escaped(orjson.dumps(row))
+            lead = b",\n"
+            count += 1
+    except Exception as fault:
+        yield b"\n%s\n" % last_line(fault).encode()
+        raise
+    yield b'\n],"count":%d}\n' % count
+
+
+def _utc(when: datetime) -> str:
+    return f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"

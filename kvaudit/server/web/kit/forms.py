@@ -1,0 +1,56 @@
+"""One way for every form to come back: status 422, its problems on top with links to the fields, nothing typed lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from kvaudit.server.web.kit import kept_text
+
+
+def sent(request: HttpRequest) -> Any:
+    """What a form is bound to. `request.POST or None` would take an empty answer for none."""
+    return request.POST if request.method == "POST" else None
+
+
+def render_form(
+    request: HttpRequest, template: str, context: Mapping[str, Any], *, wrong: forms.BaseForm | None = None
+) -> HttpResponse:
+    """The page; 422 when it answers a form that did not fit. ``wrong`` is that form; without it, the one of the
+    context that has errors. Its problems are listed by base.html."""
+    wrong = wrong or next((each for each in context.values() if _is_wrong(each)), None)
+    if wrong is None:
+        return render(request, template, context)
+    context = {**context, "wrong": wrong}
+    answer = render(request, template, context, status=422)
+    if _holds(answer, wrong):
+        return answer
+    # The page has no such form any more (somebody closed what it was about): what was typed is shown all the same.
+    return render(
+        request, template, {**context, "gone": True, "lost": kept_text.of(request, read=True)}, status=422
+    )
+
+
+def _holds(answer: HttpResponse, form: forms.BaseForm) -> bool:
+    """Whether every field that somebody types into is on the page."""
+    texts = [field for field in form if isinstance(field.field.widget, forms.TextInput | forms.Textarea)]
+    return all(
+        f'id="{field.id_for_label}"'.encode() in answer.content for field in texts if not field.is_hidden
+    )
+
+
+def alone(
+    request: HttpRequest, form: forms.BaseForm, *, title: str, act: tuple[str, str], back: str, section: str
+) -> HttpResponse:
+    """A small form of some page, by itself, as it was typed: 422. ``act`` is the button's value and text, ``back`` the
+    address of the page."""
+    context = {"form": form, "title": title, "act": act, "back": back, "section": section}
+    return render_form(request, "kit/alone.html", context, wrong=form)
+
+
+def _is_wrong(value: object) -> bool:
+    return isinstance(value, forms.BaseForm) and value.is_bound and bool(value.errors)
