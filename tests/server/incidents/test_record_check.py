@@ -22,7 +22,7 @@ from kvaudit.server.incidents.models import (
     State,
     Transition,
 )
-from kvaudit.server.ops.ledger import command as main
+from kvaudit.server.ops.ledger import verify
 from tests.server.api.states import a_state
 from tests.server.incidents import stage
 
@@ -36,7 +36,7 @@ def incident() -> Incident:
 
 def verified(capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
-    code = main(["verify"])
+    code = verify(["verify"])
     said = capsys.readouterr().out
     assert code == (1 if said.startswith("Ledger broken") else 0)
     return said

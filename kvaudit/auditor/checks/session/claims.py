@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kvaudit.auditor.checks.session.api import MARKER, Answer, SessionWire, Step, Unusable, draw_token
-from kvaudit.auditor.engines.contract import Answer as Read
-from kvaudit.auditor.engines.generic import with_pointers
+from kvaudit.auditor.engines.answers import Answer as Read
+from kvaudit.auditor.engines.generic.adapter import with_pointers
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.verdict import Evidence
 

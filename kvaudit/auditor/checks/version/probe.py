@@ -26,7 +26,7 @@ from kvaudit.auditor.checks.node_coverage import (
 )
 from kvaudit.auditor.checks.version import CHECK
 from kvaudit.auditor.checks.version.conditions import Answer, among_all, answers_for
-from kvaudit.auditor.engines import MODULES
+from kvaudit.auditor.engines import ENGINES
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.verdict import SEVERITIES, Result, Verdict, roll_up
 
@@ -179,7 +179,7 @@ def judge_names(audit: Audit, found: Findings) -> None:
             except ValueError as problem:
                 found.warnings.append(str(problem).rstrip("."))
     for pin in map(parse_pin, audit.rules.pins):
-        if pin.engine not in MODULES:
+        if pin.engine not in ENGINES:
             found.warnings.append(f"the pin {pin} is for no engine that is read, so it decides nothing")
 
 

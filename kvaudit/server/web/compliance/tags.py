@@ -21,11 +21,6 @@ def standing(status: Status | str, word: str = "") -> SafeString:
     return badges.mark(Status(status), word)
 
 
-@register.simple_tag
-def standing_shape(status: Status | str) -> SafeString:
-    return badges.shape(Status(status))
-
-
 @register.simple_tag(takes_context=True)
 def compliance_row(context: Mapping[str, Any], row: Row, columns: Sequence[Item]) -> SafeString:
     return badges.drawn(row, columns, context.get("suffix", ""), context["moment"])

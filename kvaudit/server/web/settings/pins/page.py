@@ -247,4 +247,5 @@ def deployment_pins(deployment: Deployment) -> DeploymentPins:
 
 def engine_names(*more: str) -> list[str]:
     """Engines that a pin can be for: those with an adapter, and ``more`` that were read or pinned."""
-    return sorted({*engines.MODULES, *more} - {"generic", ""})
+    versioned = (name for name in more if name and not engines.describe(name).by_pointers)
+    return sorted({*engines.RECOGNISABLE, *versioned})

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvaudit.auditor.engines import _json
-from kvaudit.auditor.engines._sglang_seen import Seen
-from kvaudit.auditor.engines.contract import Answers
+from kvaudit.auditor.engines.answers import Answers
+from kvaudit.auditor.engines.sglang.seen import Seen
 from kvaudit.auditor.readings import Exposure, Reading
 
 SETTINGS = (

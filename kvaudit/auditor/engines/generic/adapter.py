@@ -11,61 +11,27 @@ document when it is not the node's own address.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvaudit.auditor.engines import _json, register
-from kvaudit.auditor.engines.contract import Answers, Engine, Step
+from kvaudit.auditor.engines import _json
+from kvaudit.auditor.engines.answers import Answers, Step
+from kvaudit.auditor.engines.contract import Adapter
+from kvaudit.auditor.engines.generic import ENGINE
+from kvaudit.auditor.engines.generic.pointers import MISSING, follow, pointer_problem
 from kvaudit.auditor.readings import EngineFacts, RankPool, Reading, smallest_pool, text, tokens, unknown
 
 if TYPE_CHECKING:
     from kvaudit.auditor.engines.completion import Dialect
-
-POINTERS = ("capacity", "max_request", "in_use", "shards", "version", "model")
-_INDEX = re.compile(r"(?:0|[1-9][0-9]{0,8})\Z", re.ASCII)
-_BAD_ESCAPE = re.compile(r"~(?![01])")
-
-
-class _Missing:
-    """What a pointer finds where there is nothing; null is something."""
-
-
-_MISSING = _Missing()
-
-
-def follow(document: Any, pointer: str) -> Any:
-    """The value that an RFC 6901 pointer names, or `_MISSING`. "" names the whole document."""
-    place = document
-    for token in pointer.split("/")[1:]:
-        key = token.replace("~1", "/").replace("~0", "~")
-        if isinstance(place, dict) and key in place:
-            place = place[key]
-        elif isinstance(place, list) and _INDEX.match(key) and int(key) < len(place):
-            place = place[int(key)]
-        else:
-            return _MISSING
-    return place
-
-
-def pointer_problem(name: str, pointer: str) -> str:
-    """A sentence when this is no JSON pointer that the generic engine knows; "" when it is."""
-    if name not in POINTERS:
-        return f"there is no generic pointer called {name!r}; there are {', '.join(POINTERS)} and path"
-    if pointer and not pointer.startswith("/"):
-        return f"the pointer {name} is {pointer!r:.80}: a JSON pointer is empty or begins with /"
-    if _BAD_ESCAPE.search(pointer):
-        return f"the pointer {name} is {pointer!r:.80}: write ~ as ~0 and / as ~1"
-    return ""
 
 
 @dataclass(frozen=True)
 class Generic:
     """The adapter for one node's pointers. Without pointers it reads nothing and says so."""
 
-    id: ClassVar[str] = "generic"
-    title: ClassVar[str] = "generic pool"
+    id: ClassVar[str] = ENGINE.id
+    title: ClassVar[str] = ENGINE.title
     gets: ClassVar[frozenset[str]] = frozenset()
     posts: ClassVar[frozenset[str]] = frozenset()
 
@@ -123,7 +89,7 @@ class Generic:
         if pointer is None:
             return unknown(f"no pointer to {name} was given")
         found = follow(document, pointer)
-        if why or found is _MISSING:
+        if why or found is MISSING:
             return unknown(why or f"{self._source(pointer)}: nothing is there")
         return text(found, self._source(pointer))
 
@@ -131,7 +97,7 @@ class Generic:
 def count(document: Any, pointer: str, source: str) -> Reading[int]:
     """A positive whole number at a pointer. Digits in quotes are text, not a number."""
     found = follow(document, pointer)
-    if found is _MISSING:
+    if found is MISSING:
         return unknown(f"{source}: nothing is there")
     if isinstance(found, str):
         return unknown(f"{source} is text, not a number")
@@ -189,7 +155,7 @@ def _in_use(document: Any, pointers: Mapping[str, str]) -> float | None:
     return total if parts and math.isfinite(total) else None
 
 
-def with_pointers(pointers: Mapping[str, str] | Iterable[tuple[str, str]], path: str = "") -> Engine:
+def with_pointers(pointers: Mapping[str, str] | Iterable[tuple[str, str]], path: str = "") -> Adapter:
     """The generic adapter for one node. ``path`` (or a pointer named ``path``) is asked below the
     node's address; "" is the address itself. ValueError with a sentence for a wrong pointer."""
     given = dict(pointers)
@@ -207,4 +173,4 @@ def with_pointers(pointers: Mapping[str, str] | Iterable[tuple[str, str]], path:
     return Generic(tuple(sorted(given.items())), path)
 
 
-register(Generic())
+ADAPTER = Generic()

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvaudit.auditor.engines import _json, _prometheus, register, routers
-from kvaudit.auditor.engines.contract import Answers, Step
+from kvaudit.auditor.engines import _json, _prometheus, routers
+from kvaudit.auditor.engines.answers import Answers, Step
+from kvaudit.auditor.engines.trtllm import ENGINE
 from kvaudit.auditor.readings import (
     EngineFacts,
     RankPool,
@@ -65,8 +66,8 @@ _BLOCKS, _PER_BLOCK = "trtllm_kv_cache_max_blocks", "trtllm_kv_cache_tokens_per_
 
 
 class TensorRTLLM:
-    id: ClassVar[str] = "trtllm"
-    title: ClassVar[str] = "TensorRT-LLM"
+    id: ClassVar[str] = ENGINE.id
+    title: ClassVar[str] = ENGINE.title
     plan: ClassVar[Sequence[Step]] = (
         Step("/version", identifies=True),
         Step("/v1/models", identifies=True),
@@ -82,7 +83,7 @@ class TensorRTLLM:
 
     def dialect(self) -> Dialect:
         """How active checks ask it; imported only then."""
-        from kvaudit.auditor.engines._trtllm_dialect import TRTLLMDialect
+        from kvaudit.auditor.engines.trtllm.dialect import TRTLLMDialect
 
         return TRTLLMDialect()
 
@@ -279,4 +280,4 @@ def _conditions(metrics: _prometheus.Metrics) -> dict[str, bool]:
     return found
 
 
-register(TensorRTLLM())
+ADAPTER = TensorRTLLM()

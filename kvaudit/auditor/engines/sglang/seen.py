@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvaudit.auditor.engines import _json, _prometheus
-from kvaudit.auditor.engines.contract import Answers
+from kvaudit.auditor.engines.answers import Answers
 
 NEW_INFO, OLD_INFO = "/server_info", "/get_server_info"
 """The old name alone up to about 0.5.5; from 0.5.6 on it is an alias."""

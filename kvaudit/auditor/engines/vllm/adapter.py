@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvaudit.auditor.engines import _json, _prometheus, register, routers
-from kvaudit.auditor.engines._vllm_pools import CACHE_INFO, cache_lines, hybrid, rank_pools
-from kvaudit.auditor.engines.contract import Answers, Step
+from kvaudit.auditor.engines import _json, _prometheus, routers
+from kvaudit.auditor.engines.answers import Answers, Step
+from kvaudit.auditor.engines.vllm import ENGINE
+from kvaudit.auditor.engines.vllm.pools import CACHE_INFO, cache_lines, hybrid, rank_pools
 from kvaudit.auditor.readings import (
     EngineFacts,
     Exposure,
@@ -56,17 +57,14 @@ if TYPE_CHECKING:
     from kvaudit.auditor.engines.completion import Dialect
 
 METRIC_FEATURES: Mapping[str, str] = {
-    "vllm:external_prefix_cache_queries_total": "external_prefix_cache",  # >= 0.11.2
-    "vllm:inter_token_latency_seconds_bucket": "inter_token_latency",  # >= 0.10.2
-    "vllm:request_time_per_output_token_seconds_bucket": "request_time_per_output_token",  # >= 0.12
-    "vllm:prompt_tokens_by_source_total": "prompt_tokens_by_source",  # >= 0.16
-    "vllm:prompt_tokens_cached_by_source_total": "prompt_tokens_cached_by_source",  # >= 0.32
-    "vllm:kv_cache_usage_perc": "kv_cache_usage_perc",  # >= 0.9
+    "vllm:external_prefix_cache_queries_total": "external_prefix_cache",
+    "vllm:inter_token_latency_seconds_bucket": "inter_token_latency",
+    "vllm:request_time_per_output_token_seconds_bucket": "request_time_per_output_token",
+    "vllm:prompt_tokens_by_source_total": "prompt_tokens_by_source",
+    "vllm:prompt_tokens_cached_by_source_total": "prompt_tokens_cached_by_source",
+    "vllm:kv_cache_usage_perc": "kv_cache_usage_perc",
 }
-"""Metrics whose presence dates a build, with the first release that has each."""
-
-ACTING_ROUTES = ("/collective_rpc", "/sleep", "/pause", "/resume", "/update_weights", "/reset_prefix_cache")
-"""Routes of the development mode: they are open even when an API key is set."""
+"""Metric whose presence dates a build -> trait; the releases stand in the descriptor (``features_since``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +83,8 @@ def _seen(answers: Answers) -> _Seen:
 
 
 class VLLM:
-    id: ClassVar[str] = "vllm"
-    title: ClassVar[str] = "vLLM"
+    id: ClassVar[str] = ENGINE.id
+    title: ClassVar[str] = ENGINE.title
     plan: ClassVar[Sequence[Step]] = (
         Step("/version", identifies=True),
         Step("/v1/models", identifies=True),
@@ -278,10 +276,6 @@ def _exposures(answers: Answers) -> tuple[Exposure, ...]:
                 "fail",
             )
         )
-    described = _json.mapping(_json.mapping(_json.parsed(answers.get("/openapi.json"))).get("paths"))
-    acting = [route for route in ACTING_ROUTES if route in described]
-    if acting:
-        found.append(Exposure(f"acting routes {', '.join(acting)}", "GET /openapi.json", "fail"))
     for path, answer in answers.items():
         if answer.exposed:
             names = sorted({name.rpartition(".")[2] for name in answer.exposed})
@@ -307,4 +301,4 @@ def _notes(seen: _Seen) -> list[str]:
     return said
 
 
-register(VLLM())
+ADAPTER = VLLM()

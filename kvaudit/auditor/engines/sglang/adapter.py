@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from kvaudit.auditor.engines import _json, register, routers
-from kvaudit.auditor.engines._sglang_configuration import (
+from kvaudit.auditor.engines import _json, routers
+from kvaudit.auditor.engines.answers import Answers, Step
+from kvaudit.auditor.engines.sglang import ENGINE
+from kvaudit.auditor.engines.sglang.configuration import (
     components,
     conditions,
     exposures,
     features,
     settings,
 )
-from kvaudit.auditor.engines._sglang_pools import rank_pools
-from kvaudit.auditor.engines._sglang_seen import NEW_INFO, OLD_INFO, Seen, base_cards, seen_in
-from kvaudit.auditor.engines.contract import Answers, Step
+from kvaudit.auditor.engines.sglang.pools import rank_pools
+from kvaudit.auditor.engines.sglang.seen import NEW_INFO, OLD_INFO, Seen, base_cards, seen_in
 from kvaudit.auditor.readings import (
     EngineFacts,
     Reading,
@@ -49,8 +50,8 @@ _ROLES = {"null": "unified", "unified": "unified", "prefill": "prefill", "decode
 
 
 class SGLang:
-    id: ClassVar[str] = "sglang"
-    title: ClassVar[str] = "SGLang"
+    id: ClassVar[str] = ENGINE.id
+    title: ClassVar[str] = ENGINE.title
     plan: ClassVar[Sequence[Step]] = (
         Step(NEW_INFO, identifies=True),
         Step(OLD_INFO, unless=NEW_INFO, identifies=True),
@@ -67,7 +68,7 @@ class SGLang:
 
     def dialect(self) -> Dialect:
         """How active checks ask it; imported only then."""
-        from kvaudit.auditor.engines._sglang_dialect import SGLangDialect
+        from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 
         return SGLangDialect()
 
@@ -218,4 +219,4 @@ def _notes(seen: Seen, role: Reading[str]) -> list[str]:
     return said
 
 
-register(SGLang())
+ADAPTER = SGLang()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from kvaudit.auditor.engines import _json
 from kvaudit.auditor.engines._prometheus import Metrics
-from kvaudit.auditor.engines.contract import Answers
+from kvaudit.auditor.engines.answers import Answers
 from kvaudit.auditor.readings import RankPool, Reading, derived, smallest_pool, tokens, unknown
 
 CACHE_INFO = "vllm:cache_config_info"

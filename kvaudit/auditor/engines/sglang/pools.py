@@ -14,7 +14,7 @@ from typing import Any
 
 from kvaudit.auditor.engines import _json
 from kvaudit.auditor.engines._prometheus import Metrics
-from kvaudit.auditor.engines.contract import Answers
+from kvaudit.auditor.engines.answers import Answers
 from kvaudit.auditor.readings import RankPool, Reading, smallest_pool, tokens, unknown, whole_number
 
 MOST_RANKS = _json.LONGEST_LIST
