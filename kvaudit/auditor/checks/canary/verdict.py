@@ -12,8 +12,8 @@ from kvaudit.auditor.checks.trials import (
     MORE_TOKENS,
     NO_CONSENT,
     VOID_SHARE,
-    denied,
     needed,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
@@ -64,19 +64,8 @@ def judge_canary(seen: CanarySeen) -> Result:
             FIRST_AID.format(tokens=min(one.length for one in hits)),
             "critical",
         )
-    if any(one.decoy for one in seen.sightings):
-        return result(
-            Verdict.ERROR,
-            "A marker that was never sent to anybody was found in an answer: the matcher or its word list is at fault, "
-            "and nothing was learnt about the target.",
-            "Report this with the evidence; do not trust other canary results of this version.",
-        )
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the key of tenant {refusal.tenant} ({refusal.status}): nothing was learnt.",
-            "Check both tenants' keys and run again.",
-        )
+    if (error := nothing_learnt(result, seen.trials, seen.sightings)) is not None:
+        return error
     if seen.unhealthy:
         return result(
             Verdict.FAIL,

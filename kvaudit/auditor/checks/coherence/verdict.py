@@ -12,8 +12,9 @@ from kvaudit.auditor.checks.trials import (
     NO_CONSENT,
     VOID_SHARE,
     Trial,
-    denied,
     needed,
+    no_longer_healthy,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
@@ -83,12 +84,8 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
     """The verdict of checks.md 5."""
     result = saying("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
 
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the tenant's key ({refusal.status}): nothing was learnt.",
-            "Check the key and run again.",
-        )
+    if (error := nothing_learnt(result, seen.trials)) is not None:
+        return error
     unread = _unread_twice(seen.readings)
     if unread is not None:
         return result(
@@ -99,12 +96,7 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
             "critical",
         )
     if seen.unhealthy:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after long prompts: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "long prompts", seen.unhealthy)
     counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
     if seen.stopped:
         read = len({one.name for one in seen.readings})

@@ -14,8 +14,9 @@ from kvaudit.auditor.checks.trials import (
     NO_CONSENT,
     VOID_SHARE,
     Trial,
-    denied,
     needed,
+    no_longer_healthy,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
@@ -68,19 +69,10 @@ def judge_prefill(seen: PrefillSeen) -> Result:
 
     result = saying("prefill", measures, DOES_NOT_PROVE, seen.evidence)
 
-    if refusal := denied(everything):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the tenant's key ({refusal.status}): nothing was learnt.",
-            "Check the key.",
-        )
+    if (error := nothing_learnt(result, everything)) is not None:
+        return error
     if seen.unhealthy and not seen.judged:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after timed prompts: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "timed prompts", seen.unhealthy)
     usable = [one for one in seen.fitted if one.read and one.first_token]
     lengths = {one.tokens for one in usable}
     if len(lengths) < 7 or len(usable) < 0.9 * FITTED:
@@ -144,12 +136,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
             warn=True,
         )
     if seen.unhealthy:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after timed prompts: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "timed prompts", seen.unhealthy)
     accepted = [one for one in seen.judged if one.name == "longest" and one.outcome is Outcome.ANSWERED]
     if seen.stopped or void_share(everything) > VOID_SHARE or not accepted:
         return result(

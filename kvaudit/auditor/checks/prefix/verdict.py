@@ -8,8 +8,9 @@ from typing import Any
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
     Trial,
-    denied,
     needed,
+    no_longer_healthy,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
@@ -71,12 +72,8 @@ def judge_prefix(seen: PrefixSeen) -> Result:
 
     result = saying("prefix", measures, DOES_NOT_PROVE, seen.evidence)
 
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the key of tenant {refusal.tenant} ({refusal.status}): nothing was learnt.",
-            "Check both tenants' keys.",
-        )
+    if (error := nothing_learnt(result, seen.trials)) is not None:
+        return error
     a, b = seen.tenants[0], seen.tenants[1]
     for arm, where in (
         ("cross", ""),
@@ -125,12 +122,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
             "medium",
         )
     if seen.unhealthy:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after cached prefixes were asked: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "cached prefixes were asked", seen.unhealthy)
     if seen.stopped:
         said = unfinished(seen.parts, 4, "parts (counts, tiers, responses, times)", seen.stopped)
         return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {said}", needed(seen.stopped))

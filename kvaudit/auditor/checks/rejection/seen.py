@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvaudit.auditor.checks.prober_protocol import Outcome
-from kvaudit.auditor.checks.trials import Trial
+from kvaudit.auditor.checks.trials import Trial, voids
 from kvaudit.auditor.verdict import Evidence
 
 
@@ -94,3 +94,49 @@ def stranded(seen: LadderSeen) -> float | None:
     shares = all(0 <= value <= 1 for pair in both for value in pair)
     least = 0.005 if shares else float(seen.page)
     return sum(after - before for before, after in both if after - before > max(least, 0.02 * before))
+
+
+class Ladder:
+    """The trials of a climb, read together by rung."""
+
+    def __init__(self, seen: LadderSeen) -> None:
+        self.seen, self.trials = seen, seen.trials
+        self.limit = seen.first_rejected
+        self.rungs = _by_rung(seen.trials)
+        self.refused = {rung.name: _refusals(rung, seen.trials) for rung in self.rungs}
+        self.counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
+        self.accepted = [rung for rung in self.rungs if rung.read]
+        self.refusing = [rung for rung in self.rungs if self.refused[rung.name]]
+        self.failing = [rung for rung in self.rungs if rung.majority(Outcome.FAILED)]
+        self.doubtful = [rung for rung in self.rungs if rung.wrong]
+        self.unread = next((rung for rung in self.rungs if mostly_wrong(rung.trials)), None)
+
+    @property
+    def highest(self) -> int:
+        return max(rung.tokens for rung in self.accepted)
+
+    @property
+    def lowest(self) -> int:
+        return min(rung.tokens for rung in self.refusing)
+
+    @property
+    def climbed(self) -> str:
+        return (
+            f"Prompts up to {self.highest:,} tokens answered their own nonce and from {self.lowest:,} on they were "
+            f"refused with an error that names the length ({self.counted})."
+        )
+
+
+def _by_rung(trials: Sequence[Trial]) -> list[RungSeen]:
+    grouped: dict[str, list[Trial]] = {}
+    for one in trials:
+        grouped.setdefault(one.name if one.name != "search" else f"search {one.tokens}", []).append(one)
+    return [RungSeen(name, members[0].tokens, tuple(members)) for name, members in grouped.items()]
+
+
+def _refusals(rung: RungSeen, trials: Sequence[Trial]) -> int:
+    """Refusals that count: in the same repeat N-1 (or, while searching, a shorter prompt) was read."""
+    anchored = {one.repeat for one in trials if one.name == "N-1" and one.read}
+    if rung.name.startswith("search") and any(one.read for one in trials):
+        return rung.count(Outcome.REFUSED)
+    return sum(one.outcome is Outcome.REFUSED and one.repeat in anchored for one in rung.trials)

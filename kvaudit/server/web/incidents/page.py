@@ -25,6 +25,7 @@ from kvaudit.server.incidents.models import (
     State,
     TimelineEvent,
 )
+from kvaudit.server.incidents.restore_facts import facts_of
 from kvaudit.server.web.kit import untrusted as foreign
 from kvaudit.server.web.kit.markdown import render
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_until
@@ -135,7 +136,7 @@ def incident_page(incident: Incident) -> IncidentPage:
     lengths = [one for found in opening.lengths_of(incident, checks).values() for one in found]
     if not lengths and incident.affected_from:
         lengths = [incident.affected_from]
-    facts = restoring.facts_of(incident)
+    facts = facts_of(incident)
     asked = gate.requirements(facts)
     items = list(incident.action_items.select_related("owner").prefetch_related("changes"))
     standing = action_enforcement.enforcements(incident.deployment, [item.enforced_by for item in items])
