@@ -162,8 +162,10 @@ TEMPLATES = [
             "libraries": {
                 "kv": "kvaudit.server.web.kit.tags",
                 "figures": "kvaudit.server.web.kit.figure_tags",
-                "standings": "kvaudit.server.web.compliance.tags",
-                "incidents": "kvaudit.server.web.incidents.tags",
+                "standings": "kvaudit.server.web.kit.parts.item_tags",
+                "incidents": "kvaudit.server.web.kit.parts.incident_tags",
+                "fleet": "kvaudit.server.web.fleet.tags",
+                "compliance": "kvaudit.server.web.compliance.tags",
             },
             "context_processors": [
                 "django.template.context_processors.request",

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
 
 from kvaudit.auditor import checks
 from kvaudit.auditor.text.acting import bytes_escaped
@@ -23,6 +21,7 @@ from kvaudit.server.audits.state.history_query import Question
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.csv_file import last_line
+from kvaudit.server.web.kit.times import parse_moment
 
 TEXTS = ("deployment", "check", "verdict", "engine", "version", "trigger", "actor", "since", "until")
 TRIGGERS = [trigger.value for trigger in Trigger]
@@ -61,7 +60,7 @@ class Filters:
                 )
                 kept[name] = ""
         for name in ("since", "until"):
-            if kept[name] and moment(kept[name]) is None:
+            if kept[name] and parse_moment(kept[name]) is None:
                 ignored.append(
                     f"“{untrusted.plain(kept[name], 60)}” is no date: write 2026-09-01 or 2026-09-01T14:30."
                 )
@@ -81,23 +80,6 @@ class Filters:
         return hashlib.sha256(said.encode()).hexdigest()[:8] if self.active else "all"
 
 
-def moment(text: str, *, end: bool = False) -> datetime | None:
-    """A date or a time in the viewer's zone; a date means its beginning, with ``end`` its end."""
-    zone = timezone.get_current_timezone()
-    try:
-        day = parse_date(text)
-        if day is not None:
-            found = datetime.combine(day + timedelta(days=1) if end else day, time(), zone)
-        else:
-            parsed = parse_datetime(text)
-            if parsed is None:
-                return None
-            found = parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)
-        return found.astimezone(UTC) if 1970 <= found.year <= 9000 else None
-    except (ValueError, OverflowError):
-        return None
-
-
 def question(user: User, filters: Filters) -> Question:
     """What the filters ask, narrowed to what the user may see. At most two queries besides their roles."""
     return Question(
@@ -108,8 +90,8 @@ def question(user: User, filters: Filters) -> Question:
         actors=_actors(filters.actor),
         engine=filters.engine,
         version=filters.version,
-        since=moment(filters.since) if filters.since else None,
-        until=moment(filters.until, end=True) if filters.until else None,
+        since=parse_moment(filters.since) if filters.since else None,
+        until=parse_moment(filters.until, end=True) if filters.until else None,
     )
 
 

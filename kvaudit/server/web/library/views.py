@@ -17,11 +17,11 @@ from kvaudit.server.incidents import library as books
 from kvaudit.server.incidents.document import DocumentProblem
 from kvaudit.server.incidents.markdown import to_markdown
 from kvaudit.server.incidents.transitions import IncidentProblem
-from kvaudit.server.web.incidents import forms
-from kvaudit.server.web.incidents.views import as_file
 from kvaudit.server.web.kit import markdown
 from kvaudit.server.web.kit.forms import render_form
 from kvaudit.server.web.kit.page import SignedIn, page
+from kvaudit.server.web.kit.parts.incident_file import as_file
+from kvaudit.server.web.library import forms
 
 MOST_SHOWN = 200
 """Deployments named below an incident; all of them are counted."""

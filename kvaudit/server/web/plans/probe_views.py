@@ -10,9 +10,9 @@ from django.urls import reverse
 from kvaudit.server.audits.execution import suspension
 from kvaudit.server.audits.schedule.defaults import ensure_default_plans
 from kvaudit.server.fleet import services
-from kvaudit.server.web.forms import PauseForm
 from kvaudit.server.web.kit.forms import alone
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
+from kvaudit.server.web.plans.forms import PauseForm
 
 NOT_YOURS = "Probes are paused and resumed by operators; consent is given by approvers."
 

@@ -37,7 +37,7 @@ def audit_now(request: SignedIn, slug: str) -> HttpResponse:
             "left_out": left_out(run),
             "begun": True,
         }
-        return render(request, "runs/progress.html", context)
+        return render(request, "kit/run_progress.html", context)
     if said := left_out(run):
         messages.warning(request, said)
     return redirect("run", run.pk)

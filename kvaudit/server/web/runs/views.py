@@ -51,7 +51,7 @@ def progress(request: SignedIn, pk: int) -> HttpResponse:
         "left_out": left_out(found),
         "may_run": can(request.user, "run_audits", found.deployment.team_id),
     }
-    response = render(request, "runs/progress.html", context)
+    response = render(request, "kit/run_progress.html", context)
     if found.ended and on_run_page:
         response["HX-Refresh"] = "true"  # the results are on the page around this part
     return response

@@ -18,10 +18,10 @@ from kvaudit.server.inquiries.saved_views.services import (
     remove_view,
     save_view,
 )
-from kvaudit.server.web.forms import SaveViewForm
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.forms import alone
 from kvaudit.server.web.kit.page import SignedIn, page
+from kvaudit.server.web.saved_views.forms import SaveViewForm
 
 
 @page("POST")

@@ -19,9 +19,9 @@ from kvaudit.server.inquiries.request_logs.classification import Judged
 from kvaudit.server.inquiries.request_logs.importer import keyed, known_tenants
 from kvaudit.server.inquiries.request_logs.percentiles import Bucket, too_fast
 from kvaudit.server.inquiries.request_logs.reader import NoLog
+from kvaudit.server.inquiries.request_logs.sentences import beside, zones
 from kvaudit.server.inquiries.request_logs.upload import MOST_BYTES, TOO_LARGE, Receiver
 from kvaudit.server.web.exposure import page as windows
-from kvaudit.server.web.exposure.request_logs import page as table
 from kvaudit.server.web.exposure.request_logs.upload import LogUpload, takes
 from kvaudit.server.web.kit import untrusted as foreign
 from kvaudit.server.web.kit.csv_file import streamed
@@ -57,7 +57,7 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
     given = request.POST if request.method == "POST" else request.GET
     window = windows.window_of(given, now)
     statement = statement_of(deployment, window.since, window.until)
-    asked = table.zones(deployment, statement, given.get("low", ""), given.get("high", ""))
+    asked = zones(deployment, statement, given.get("low", ""), given.get("high", ""))
     problem = window.problem or asked.problem
     field = "from" if window.problem else "low" if problem else "file"
     if request.method == "POST" and not problem:
@@ -149,7 +149,7 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
         "tenants": [(each, known.get(each.tenant, "")) for each in tenants],
         "more_tenants": len(tenants) == MOST_TENANTS,
         "concerned": log.tenants.filter(inside__gt=0).count(),
-        "beside": table.beside(log),
+        "beside": beside(log),
         "lists": [
             (title, [(hit, known.get(hit.tenant, "")) for hit in hits[:MOST_HITS]], hits.count())
             for title, hits in (
