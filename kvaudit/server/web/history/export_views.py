@@ -26,7 +26,7 @@ PAUSED_AFTER = 60
 def history_csv(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
-        return refused(" ".join(filters.ignored))
+        return refused(filters.problem)
     found = lines(table.question(request.user, filters))
     return _download(_parts(ExportKind.CSV, found, filters), ExportKind.CSV, filters)
 
@@ -35,7 +35,7 @@ def history_csv(request: SignedIn) -> HttpResponseBase:
 def history_json(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
-        return refused(" ".join(filters.ignored))
+        return refused(filters.problem)
     found = lines(table.question(request.user, filters))
     return _download(_parts(ExportKind.JSON, found, filters), ExportKind.JSON, filters)
 
@@ -45,8 +45,8 @@ def begin(request: SignedIn) -> HttpResponse:
     kind, query = request.POST.get("kind", ""), request.POST.get("query", "")
     if kind not in ExportKind.values:
         raise Http404
-    if ignored := table.Filters.from_query(QueryDict(query)).ignored:
-        messages.error(request, f"{' '.join(ignored)} Nothing was exported.")
+    if problem := table.Filters.from_query(QueryDict(query)).problem:
+        messages.error(request, f"{problem} Nothing was exported.")
         return redirect("history")
     try:
         export = watched.begin(user=request.user, kind=kind, query=query)
@@ -81,7 +81,7 @@ def file(request: SignedIn, pk: int) -> HttpResponseBase:
     mine = _mine_or_404(request, pk)
     filters = table.Filters.from_query(QueryDict(mine.query))
     if filters.ignored:
-        return refused(" ".join(filters.ignored))
+        return refused(filters.problem)
     if not watched.claim(mine):
         messages.warning(request, "This export has been sent already: begin another one.")
         return redirect("history-export", pk)
@@ -104,8 +104,7 @@ def _told(mine: Export) -> dict[str, object]:
 def _parts(kind: ExportKind, found: Iterator[Line], filters: table.Filters) -> Iterator[bytes | str]:
     if kind == ExportKind.CSV:
         return spreadsheets.lines(table.csv_rows(found))
-    asked = {name: getattr(filters, name) for name in table.TEXTS if getattr(filters, name)}
-    return table.json_parts(found, asked)
+    return table.json_parts(found, filters.narrowing)
 
 
 def _download(

@@ -19,8 +19,9 @@ from kvaudit.server.audits.evidence.export import Line
 from kvaudit.server.audits.models import Trigger
 from kvaudit.server.audits.state.history_query import Question
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit import listing
 from kvaudit.server.web.kit.csv_file import last_line
+from kvaudit.server.web.kit.listing import choice, moment, number, text
 from kvaudit.server.web.kit.times import parse_moment
 
 TEXTS = ("deployment", "check", "verdict", "engine", "version", "trigger", "actor", "since", "until")
@@ -28,50 +29,26 @@ TRIGGERS = [trigger.value for trigger in Trigger]
 MOST_ACTORS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The page's state, as it stands in the URL. Empty = not filtered; ``ignored`` says what made no sense: a page
-    says so beside the rest, an export is not made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """The page's state, as it stands in the URL. Of what is ``ignored`` a page says so beside the rest; an export is
+    not made."""
 
-    deployment: str = ""
-    check: str = ""
-    verdict: str = ""
-    engine: str = ""
-    version: str = ""
-    trigger: str = ""
-    actor: str = ""
-    since: str = ""
-    until: str = ""
-    below: int | None = None
-    ignored: tuple[str, ...] = ()
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Filters:
-        kept = {name: untrusted.query_text(query.get(name), 200) for name in TEXTS}
-        ignored = [
-            f"“{untrusted.plain(query[name], 60)}” is nothing to filter by ({name})."
-            for name in TEXTS
-            if not kept[name] and (query.get(name) or "").strip()
-        ]
-        for name, known in (("verdict", [each.value for each in Verdict]), ("trigger", TRIGGERS)):
-            if kept[name] and kept[name] not in known:
-                ignored.append(
-                    f"There is no such {name} as “{untrusted.plain(kept[name], 60)}”: it is one of {', '.join(known)}."
-                )
-                kept[name] = ""
-        for name in ("since", "until"):
-            if kept[name] and parse_moment(kept[name]) is None:
-                ignored.append(
-                    f"“{untrusted.plain(kept[name], 60)}” is no date: write 2026-09-01 or 2026-09-01T14:30."
-                )
-                kept[name] = ""
-        before = untrusted.query_text(query.get("before"), 20)
-        below = int(before) if before.isascii() and before.isdigit() and int(before) < 2**63 else None
-        return cls(**kept, below=below, ignored=tuple(ignored))
+    deployment: str = text()
+    check: str = text()
+    verdict: str = choice(Verdict)
+    engine: str = text()
+    version: str = text()
+    trigger: str = choice(Trigger)
+    actor: str = text()
+    since: str = moment()
+    until: str = moment()
+    below: int | None = number("before")
 
     @property
-    def active(self) -> bool:
-        return any(getattr(self, name) for name in TEXTS)
+    def problem(self) -> str:
+        """All that was ignored, in sentences."""
+        return " ".join(self.ignored.values())
 
     @property
     def name(self) -> str:

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from django.db.models import Count, Prefetch, Q, QuerySet
-from django.http import QueryDict
 
 from kvaudit.server.accounts.held_roles import HeldRole, roles_of, with_roles
 from kvaudit.server.accounts.models import Membership, Team, User
 from kvaudit.server.accounts.querysets import managed_users
 from kvaudit.server.accounts.roles import Role
-from kvaudit.server.web.kit import untrusted
-from kvaudit.server.web.kit.listing import Cut, cut
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import Page, choice, keyset_page, position, text
 
 ANSWERING = (Role.APPROVER.value, Role.ADMIN.value)
 """The roles of those who decide for a team."""
@@ -30,33 +29,16 @@ class Person:
         return next((each.role for each in self.held if each.team is None), "")
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What the list is narrowed to; anything else narrows nothing."""
-
-    q: str = ""
-    team: str = ""
-    state: str = ""
-    after: str = ""
-    before: str = ""
-
-    @classmethod
-    def from_query(cls, query: QueryDict) -> Filters:
-        state = query.get("state", "")
-        return cls(
-            q=untrusted.query_text(query.get("q")),
-            team=untrusted.query_text(query.get("team")),
-            state=state if state in ("active", "inactive") else "",
-            after=untrusted.query_text(query.get("after")),
-            before=untrusted.query_text(query.get("before")),
-        )
-
-    @property
-    def active(self) -> bool:
-        return bool(self.q or self.team or self.state)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    q: str = text()
+    team: str = text()
+    state: str = choice(("active", "inactive"))
+    after: str = position()
+    before: str = position()
 
 
-def listed(reader: User, filters: Filters) -> Cut:
+def listed(reader: User, filters: Filters) -> Page:
     """Users whose roles the reader may give, by name: four queries, however many there are."""
     users = managed_users(reader)
     if filters.q:
@@ -65,7 +47,7 @@ def listed(reader: User, filters: Filters) -> Cut:
         users = users.filter(pk__in=Membership.objects.filter(team__slug=filters.team).values("user"))
     if filters.state:
         users = users.filter(is_active=filters.state == "active")
-    shown = cut(with_roles(users, reader), "username", after=filters.after, before=filters.before)
+    shown = keyset_page(with_roles(users, reader), "username", filters)
     return replace(shown, rows=[Person(user, roles_of(user, reader)) for user in shown.rows])
 
 

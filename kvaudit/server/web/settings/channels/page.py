@@ -16,6 +16,7 @@ from kvaudit.server.notify.delivery import MOST_ATTEMPTS
 from kvaudit.server.notify.models import Channel, Delivery, Event, OutboxMessage
 from kvaudit.server.web.kit import times as moments
 from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit.listing import Page
 
 LATEST = 3
 PAGE_SIZE = 50
@@ -51,12 +52,6 @@ class Row:
     latest: Sequence[Told]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    rows: Sequence[Told]
-    older: str = ""
-
-
 def rows_of(user: User, now: datetime) -> list[Row]:
     """The channels that the user manages, with their newest messages; two queries."""
     channels = list(Channel.objects.visible_to(user).with_latest(LATEST)[:MOST_CHANNELS])
@@ -88,7 +83,7 @@ def messages_of(channel: Channel, now: datetime, before: str) -> Page:
     for message in found:
         message.channel = channel
     older = f"{found[-1].created_at.isoformat()}~{found[-1].pk}" if more else ""
-    return Page([told(message, now) for message in found], older)
+    return Page([told(message, now) for message in found], after=older)
 
 
 def _position(text: str) -> tuple[datetime, uuid.UUID] | None:
