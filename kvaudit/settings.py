@@ -138,7 +138,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "kvaudit.server.web.exposure.request_logs.upload.LargestBody",  # before what reads bodies
+    "kvaudit.server.web.kit.largest_body.LargestBody",  # before what reads bodies
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "kvaudit.server.web.account.session_use.SessionUse",

@@ -24,7 +24,7 @@ from kvaudit.server.web.account import login_throttle, session_use
 from kvaudit.server.web.account.forms import ZoneForm
 from kvaudit.server.web.account.page import logins_of
 from kvaudit.server.web.kit import kept_text
-from kvaudit.server.web.kit.forms import render_form
+from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page
 from kvaudit.server.web.kit.peer import bucket
 
@@ -153,11 +153,10 @@ def change_password(request: SignedIn) -> HttpResponse:
 
 
 def _password_form(request: SignedIn, session: Session | None) -> forms.Form:
-    sent = request.POST if request.method == "POST" else None
     fresh = session is not None and clock.now() - session.created_at < FRESH
     if request.user.must_change_password and fresh:
-        return SetPasswordForm(request.user, sent)
-    return OwnPasswordForm(request.user, sent)
+        return SetPasswordForm(request.user, sent(request))
+    return OwnPasswordForm(request.user, sent(request))
 
 
 def own_session(request: HttpRequest) -> Session | None:
@@ -168,7 +167,7 @@ def own_session(request: HttpRequest) -> Session | None:
 @page("GET", "POST")
 def zone(request: SignedIn) -> HttpResponse:
     form = ZoneForm(
-        request.POST if request.method == "POST" else None,
+        sent(request),
         initial={"zone": request.user.zone},
         unset=request.user.zone == "UTC",
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 
 from kvaudit.server import clock
 from kvaudit.server.audits.evidence.export import Line, lines
@@ -15,7 +16,9 @@ from kvaudit.server.inquiries.models import Export, ExportKind
 from kvaudit.server.inquiries.saved_views.services import ViewProblem
 from kvaudit.server.web.history import page as table
 from kvaudit.server.web.kit import csv_file as spreadsheets
+from kvaudit.server.web.kit.download import download
 from kvaudit.server.web.kit.page import SignedIn, page, refused
+from kvaudit.server.web.kit.progress import Live
 
 TYPES = {ExportKind.CSV: "text/csv; charset=utf-8", ExportKind.JSON: "application/json"}
 PAUSED_AFTER = 60
@@ -98,7 +101,16 @@ def _mine_or_404(request: SignedIn, pk: int) -> Export:
 def _told(mine: Export) -> dict[str, object]:
     now = clock.now()
     silent = mine.seen_at is not None and (now - mine.seen_at).total_seconds() > PAUSED_AFTER
-    return {"section": "history", "now": now, "export": mine, "silent": silent}
+    return {"section": "history", "now": now, "export": mine, "silent": silent, "live": _live(mine)}
+
+
+def _live(mine: Export) -> Live:
+    return Live(
+        page=reverse("history-export", args=[mine.pk]),
+        poll=reverse("history-export-progress", args=[mine.pk]) if mine.live else "",
+        cancel="" if mine.cancel_requested_at else reverse("history-export-cancel", args=[mine.pk]),
+        what="export",
+    )
 
 
 def _parts(kind: ExportKind, found: Iterator[Line], filters: table.Filters) -> Iterator[bytes | str]:
@@ -109,8 +121,5 @@ def _parts(kind: ExportKind, found: Iterator[Line], filters: table.Filters) -> I
 
 def _download(
     parts: Iterator[bytes | str] | Iterator[bytes], kind: ExportKind, filters: table.Filters
-) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(parts, content_type=TYPES[kind])
-    name = f"kvaudit-history-{clock.now():%Y-%m-%d}-{filters.name}.{kind}"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+) -> HttpResponseBase:
+    return download(parts, f"kvaudit-history-{clock.now():%Y-%m-%d}-{filters.name}.{kind}", TYPES[kind])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.forms import Form
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit.server import clock
@@ -187,7 +187,7 @@ def preview(request: SignedIn, pk: int) -> HttpResponse:
 
 
 @page(taken=("export.incident", "incident:{pk} {kind}"))
-def export(request: SignedIn, pk: int, kind: str) -> HttpResponse:
+def export(request: SignedIn, pk: int, kind: str) -> HttpResponseBase:
     """Markdown, JSON or YAML; ``?public=1`` without internals."""
     found = incident_or_404(request.user, pk)
     is_public = request.GET.get("public") == "1"

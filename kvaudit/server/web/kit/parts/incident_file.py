@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponseBase
 
 from kvaudit.server.incidents import export as exporting
 from kvaudit.server.incidents.document import Document
+from kvaudit.server.web.kit.download import download
 
 WRITERS: Mapping[str, tuple[Callable[[Document], str], str]] = {
     "md": (exporting.to_markdown, "text/markdown; charset=utf-8"),
@@ -16,11 +17,9 @@ WRITERS: Mapping[str, tuple[Callable[[Document], str], str]] = {
 }
 
 
-def as_file(document: Document, kind: str, name: str) -> HttpResponse:
+def as_file(document: Document, kind: str, name: str) -> HttpResponseBase:
     """The document as a download of this kind; 404 for any other."""
     if kind not in WRITERS:
         raise Http404
     writer, content_type = WRITERS[kind]
-    response = HttpResponse(writer(document), content_type=content_type)
-    response["Content-Disposition"] = f'attachment; filename="{name}.{kind}"'
-    return response
+    return download(writer(document), f"{name}.{kind}", content_type)

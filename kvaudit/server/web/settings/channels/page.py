@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
 from kvaudit.auditor.verdict import Verdict
@@ -17,6 +18,7 @@ from kvaudit.server.notify.models import Channel, Delivery, Event, OutboxMessage
 from kvaudit.server.web.kit import times as moments
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.listing import Page
+from kvaudit.server.web.kit.progress import Live
 
 LATEST = 3
 PAGE_SIZE = 50
@@ -34,6 +36,15 @@ class Told:
     mark: tuple[str, str]
     sentence: str
     open: bool = False
+
+    @property
+    def live(self) -> Live:
+        place = [self.message.channel_id, self.message.pk]
+        return Live(
+            page=f"{reverse('settings-channel', args=place[:1])}?message={self.message.pk}",
+            poll=reverse("settings-channel-message", args=place) if self.open else "",
+            pace=f"every {5 if self.message.last_problem else 1}s",
+        )
 
     @property
     def sending(self) -> bool:

@@ -19,6 +19,7 @@ from kvaudit.server.web.kit import listing, untrusted
 from kvaudit.server.web.kit import times as moments
 from kvaudit.server.web.kit.csv_file import INCOMPLETE
 from kvaudit.server.web.kit.listing import number, text
+from kvaudit.server.web.kit.progress import Live
 
 STALE = timedelta(days=2)
 """The system verifies once a day; what is older than this is no longer said to be intact."""
@@ -41,6 +42,10 @@ class State:
     open: Verification | None = None
     lost: bool = False
     late: bool = False  # no worker has taken it for long
+
+    @property
+    def live(self) -> Live:
+        return Live(reverse("settings-ledger"), reverse("settings-ledger-state") if self.open else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,7 @@ def user(request: SignedIn, pk: int) -> HttpResponse:
     _administrators_only(request.user)
     found = get_object_or_404(with_roles(managed_users(request.user), request.user), pk=pk)
     name = request.POST.get("act", "")
-    form = GrantForm(request.POST if name == "grant" else None, giver=request.user)
+    form = GrantForm(sent(request, "grant"), giver=request.user)
     if request.method == "POST":
         if name == "grant":
             said = _granted(request, form, found) if form.is_valid() else ""
