@@ -22,6 +22,10 @@ class _LogField(forms.FileField):
         return None
 
 
+def _day(label: str) -> forms.CharField:
+    return forms.CharField(required=False, label=label, widget=forms.TextInput(attrs={"type": "date"}))
+
+
 def _tokens(label: str) -> forms.CharField:
     return forms.CharField(
         required=False,
@@ -40,9 +44,7 @@ class LogForm(forms.Form):
         help_text=FILE_HELP,
         widget=forms.FileInput(attrs={"accept": ".csv,.jsonl,.ndjson,.json,.txt,.log"}),
     )
-    to = forms.CharField(
-        required=False, label="To the end of", widget=forms.TextInput(attrs={"type": "date"})
-    )
+    to = _day("To the end of")
     low = _tokens("From this many prompt tokens")
     high = _tokens("and below")
 
@@ -50,7 +52,5 @@ class LogForm(forms.Form):
 
     def __init__(self, data: Mapping[str, str]) -> None:
         super().__init__(data, auto_id="%s")
-        self.fields["from"] = forms.CharField(
-            required=False, label="From", widget=forms.TextInput(attrs={"type": "date"})
-        )
+        self.fields["from"] = _day("From")
         self.order_fields(self.field_order)
