@@ -16,6 +16,7 @@ from kvaudit.server.fleet.pins import InForce, PinState
 from kvaudit.server.web.kit import listing
 from kvaudit.server.web.kit.listing import choice, position, text
 
+PAGE_SIZE = 100
 MOST_ENDED = 50
 
 WORDS: Mapping[PinState, tuple[str, str]] = {
@@ -194,7 +195,7 @@ def listed(rows: Sequence[Row], filters: Filters) -> listing.Page:
         and (not filters.state or row.state == filters.state)
     ]
     kept.sort(key=lambda row: row.position)
-    return listing.sorted_page(kept, lambda row: row.position, filters)
+    return listing.sorted_page(kept, lambda row: row.position, filters, size=PAGE_SIZE)
 
 
 def fleet_pins() -> list[InForce]:
