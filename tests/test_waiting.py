@@ -35,7 +35,6 @@ ALLOWED = {
     "server/audits/execution/test_standstill.py": "a clock that is handed to the code",
     "server/ops/slow_app.py": SERVER,
     "server/ops/test_drill_disk.py": "nothing to wait for: it must simply not end",
-    "server/ops/test_slow_clients.py": "fifty people who go on for twenty seconds",
     "server/ops/test_supervisor.py": "a clock that is handed to the code",
     "test_parsers_time.py": "time that grows with the length is the subject; the bound is far above it",
 }

@@ -22,7 +22,7 @@ from kvaudit.server.incidents.models import (
     State,
     Transition,
 )
-from kvaudit.server.ledger.chain_check import main
+from kvaudit.server.ops.ledger import command as main
 from tests.server.api.states import a_state
 from tests.server.incidents import stage
 

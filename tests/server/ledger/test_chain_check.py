@@ -11,8 +11,9 @@ import pytest
 from django.db import connection
 
 from kvaudit.server.ledger import services
-from kvaudit.server.ledger.chain_check import main, verify_chain
+from kvaudit.server.ledger.chain_check import verify_chain
 from kvaudit.server.ledger.models import Entry
+from kvaudit.server.ops.ledger import command as main
 from tests.waiting import PATIENCE
 
 
@@ -97,7 +98,7 @@ def test_missing_settings_are_three_never_one() -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from kvaudit.server.ledger.chain_check import main; sys.exit(main(['verify']))",
+            "import sys; from kvaudit.server.ops.ledger import command; sys.exit(command(['verify']))",
         ],
         env=environment,
         capture_output=True,

@@ -11,8 +11,8 @@ from django.utils import timezone
 
 from kvaudit.server import broker
 from kvaudit.server.ledger import searching, services, tasks, verify_job
-from kvaudit.server.ledger.chain_check import main
 from kvaudit.server.ledger.models import Entry, Verification
+from kvaudit.server.ops.ledger import command as main
 from tests import factories
 from tests.server.ledger.test_chain_check import tamper
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
 from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
@@ -21,9 +22,6 @@ from kvaudit.auditor.checks.trials import (
 from kvaudit.auditor.stats.bounds import interval, leak_bound
 from kvaudit.auditor.text.markers import as_measure
 from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.canary.probe import CanarySeen, Sighting
 
 LEAST_SURFACING = 0.5
 LEAST_DIRTYING = 0.5

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
     NO_CONSENT,
     VOID_SHARE,
+    Trial,
     denied,
     needed,
     saying,
@@ -17,11 +20,11 @@ from kvaudit.auditor.checks.trials import (
     voids,
 )
 from kvaudit.auditor.stats.bounds import critical_count
-from kvaudit.auditor.verdict import Result, Verdict
+from kvaudit.auditor.text.prompts import Needle
+from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.coherence.probe import CoherenceSeen, Reading
-
+NEEDLES = 10
+FAILING = 2  # of ten facts found, or fewer, with the nonce missing
 LEAST_BASELINE = 0.8
 LEAST_ASKED = 2  # facts of a text, besides its nonce
 ALPHA = 0.01
@@ -31,6 +34,49 @@ DOES_NOT_PROVE = (
     "It tells whether the model read its own prompt at these lengths. A leak that adds foreign pages beside the own "
     "ones, or strikes only under load, can leave every answer right."
 )
+
+
+@dataclass(slots=True)
+class Reading:
+    """One length: its nonce and how many of the asked facts were found."""
+
+    name: str
+    tokens: int
+    fresh: int  # 0 = at first, 1 = the confirming one
+    nonce: bool | None = None
+    asked: int = 0
+    found: int = 0
+    refused: bool = False
+    depths: list[tuple[float, bool]] = field(default_factory=list)
+
+    def note(self, needle: Needle, right: bool) -> None:
+        self.asked += 1
+        self.found += right
+        self.depths.append((needle.depth, right))
+
+    @property
+    def complete(self) -> bool:
+        return self.nonce is True and self.found == self.asked == NEEDLES
+
+    @property
+    def unread(self) -> bool:
+        """Nonce missing and at most two of ten facts."""
+        return self.nonce is False and self.asked >= 8 and self.found <= FAILING
+
+
+@dataclass(slots=True)
+class CoherenceSeen:
+    limits: Limits | None
+    baseline: Reading | None = None
+    planned: int = 0  # lengths to be read
+    together: bool = False  # whether the model answers all questions of one prompt
+    readings: list[Reading] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    stopped: str = ""
+    unhealthy: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
+    unaskable: bool = False
 
 
 def judge_coherence(seen: CoherenceSeen) -> Result:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
     NO_CONSENT,
@@ -21,10 +22,7 @@ from kvaudit.auditor.checks.trials import (
     voids,
 )
 from kvaudit.auditor.stats.cusum import first_alarm
-from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.prefill.probe import PrefillSeen
+from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 FITTED = 40  # planned times below the judged lengths
 MOST_SIGMA = 0.5
@@ -37,6 +35,20 @@ DOES_NOT_PROVE = (
     "It fails only where rejection does; its own worth is on production traffic (the p5 of the long-context bucket), "
     "which these few probes cannot reach. A leak whose prefill really ran is not seen."
 )
+
+
+@dataclass(slots=True)
+class PrefillSeen:
+    limits: Limits | None
+    fitted: list[Trial] = field(default_factory=list)
+    judged: list[Trial] = field(default_factory=list)
+    planned: int = 0  # timed prompts
+    stopped: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
+    unaskable: bool = False
+    unhealthy: str = ""
+    earlier: Sequence[float] = ()  # median residuals of earlier runs since the last change, oldest first
 
 
 def judge_prefill(seen: PrefillSeen) -> Result:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
+    Trial,
     denied,
     needed,
     saying,
@@ -13,20 +15,54 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
-from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.prefix.probe import PrefixSeen
+from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ALPHA = 5e-7  # per look, two looks
 LEAST_GAIN = 0.05
 DRIFT = 1e-3  # a null arm below this is no null
+DRIFTED = (
+    "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared."
+)
 
 DOES_NOT_PROVE = (
     "It covers these prefixes, this replica and the tiers that were filled. A cache that is keyed right can still be "
     "overwritten or read stale, which canary and rejection look for; and a client may choose its own salt."
 )
 MEND = "Have the gateway set a salt per tenant, over what clients send, on every cache tier; or turn the cache off."
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """Cached tokens that one request reported; None = not reported."""
+
+    arm: str  # own, cross, stolen salt, tier own, tier cross
+    repeat: int
+    cached: int | None
+    tokens: int
+
+
+@dataclass(slots=True)
+class PrefixSeen:
+    """``hits``, ``misses``, ``own_hits``, ``nulls`` are first-token seconds of the timing arms."""
+
+    tenants: tuple[str, ...] = ()
+    page: int = 64
+    counts: list[Cached] = field(default_factory=list)
+    hits: list[float] = field(default_factory=list)
+    misses: list[float] = field(default_factory=list)
+    own_hits: list[float] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    tier_asked: bool = False
+    equal_answers: int = 0
+    compared_answers: int = 0
+    drawn_again: int = 0  # the same lots although no cached response could serve them
+    entry_sets_salts: bool = False
+    salted: bool = False
+    parts: int = 0  # of `PARTS`, done
+    stopped: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+    unaskable: str = ""
+    unhealthy: str = ""
 
 
 def judge_prefix(seen: PrefixSeen) -> Result:
@@ -76,7 +112,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     if timing == "drift":
         return result(
             Verdict.ERROR,
-            "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared.",
+            DRIFTED,
             "Measure in a quieter window.",
         )
     if timing == "shared":

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.rejection.seen import LadderSeen, RungSeen, mostly_wrong, stranded
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
     NO_CONSENT,
@@ -21,9 +21,6 @@ from kvaudit.auditor.checks.trials import (
 )
 from kvaudit.auditor.verdict import Result, Verdict
 
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.rejection.probe import LadderSeen
-
 DOES_NOT_PROVE = (
     "It covers these lengths, this build and an otherwise quiet engine: nothing about other lengths, races under "
     "load, other replicas behind the same entry, or what the engine does inside before it refuses."
@@ -35,56 +32,6 @@ FIRST_AID = (
     "Stop serving prompts of {tokens:,} tokens and more now; quarantine the deployment; enlarge the prefill pool or "
     "set an edge limit below it; upgrade the engine; then run pool, rejection and canary again."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class RungSeen:
-    """All trials of one length, and how they read together."""
-
-    name: str
-    tokens: int
-    trials: tuple[Trial, ...]
-
-    def count(self, *outcomes: Outcome) -> int:
-        return sum(one.outcome in outcomes for one in self.trials)
-
-    @property
-    def wrong(self) -> int:
-        return sum(one.wrong for one in self.trials)
-
-    @property
-    def read(self) -> int:
-        return sum(one.read and one.usage_right is not False for one in self.trials)
-
-    def majority(self, *outcomes: Outcome) -> bool:
-        """Two of three; a single trial decides nothing."""
-        return self.count(*outcomes) >= 2
-
-    def as_measure(self, refused: int) -> dict[str, Any]:
-        first = self.trials[0]
-        return {
-            "name": self.name,
-            "tokens": self.tokens,
-            "trials": len(self.trials),
-            "accepted": self.read,
-            "refused": refused,
-            "without_nonce": self.wrong,
-            "empty": self.count(Outcome.EMPTY),
-            "cut": self.count(Outcome.CUT),
-            "failed": self.count(Outcome.FAILED),
-            "timed_out": sum(one.late for one in self.trials),
-            "void": sum(not one.outcome.valid for one in self.trials),
-            "status": first.status,
-            "prompt_tokens_reported": first.prompt_tokens,
-            "first_token_seconds": first.first_token,
-        }
-
-
-def mostly_wrong(trials: Sequence[Trial]) -> bool:
-    """At least two answers of one length without their nonce, and two of three of those that answered."""
-    wrong = sum(one.wrong for one in trials)
-    answered = sum(one.outcome is Outcome.ANSWERED for one in trials)
-    return wrong >= 2 and 3 * wrong >= 2 * answered
 
 
 def judge_ladder(seen: LadderSeen) -> Result:
@@ -163,19 +110,6 @@ def _wrong_status(seen: LadderSeen, grouped: dict[str, RungSeen]) -> str:
                 "tokens were counted. The target shortens long prompts without an error."
             )
     return ""
-
-
-def stranded(seen: LadderSeen) -> float | None:
-    """Pool use that stayed behind, summed over the nodes, in their unit; None where it is not shown.
-    Within 2 % of what was used before, or a page (or half a percent of a pool shown as a share), is nothing."""
-    both = [
-        (seen.pool_before[node], after) for node, after in seen.pool_after.items() if node in seen.pool_before
-    ]
-    if not both:
-        return None
-    shares = all(0 <= value <= 1 for pair in both for value in pair)
-    least = 0.005 if shares else float(seen.page)
-    return sum(after - before for before, after in both if after - before > max(least, 0.02 * before))
 
 
 def _rising(seen: LadderSeen) -> bool:

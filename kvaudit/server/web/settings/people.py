@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from django.db.models import Count, Prefetch, Q, QuerySet
 
 from kvaudit.server.accounts.held_roles import HeldRole, roles_of, with_roles
-from kvaudit.server.accounts.models import Membership, Team, User
-from kvaudit.server.accounts.querysets import managed_users
+from kvaudit.server.accounts.models import Membership, Team, User, managed_users
 from kvaudit.server.accounts.roles import Role
 from kvaudit.server.web.kit import listing
 from kvaudit.server.web.kit.listing import Page, choice, keyset_page, position, text

@@ -24,9 +24,9 @@ from kvaudit.server.audits.models import (
 from kvaudit.server.checklists.models import Attestation
 from kvaudit.server.incidents.models import Citation
 from kvaudit.server.incidents.models.proof import Release, Replay
-from kvaudit.server.ledger.chain_check import main
 from kvaudit.server.ledger.grants import grant_statements, retention_statements
 from kvaudit.server.ledger.models import Entry
+from kvaudit.server.ops.ledger import command as main
 from tests.factories import a_user
 from tests.recorded import recorded
 from tests.server.audits.stage import a_run, a_target

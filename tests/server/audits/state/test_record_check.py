@@ -20,9 +20,9 @@ from kvaudit.server.audits.models import CheckState, Evidence, Kind, Result, Run
 from kvaudit.server.audits.state import record_check as rederived
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate as traffic
-from kvaudit.server.ledger.chain_check import main
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ledger.services import record
+from kvaudit.server.ops.ledger import command as main
 from tests.recorded import recorded
 from tests.server.audits.stage import Actor, a_plan, a_run, a_target, result
 

@@ -10,7 +10,7 @@ from django.db.models import Count, Q
 from kvaudit.auditor import checks
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
-from kvaudit.server.fleet.models import Deployment, Node, Tenant
+from kvaudit.server.fleet.models import Deployment, Node, Tenant, with_nodes
 from kvaudit.server.web.kit import listing
 from kvaudit.server.web.kit.listing import Page, flag, keyset_page, position, text
 
@@ -46,7 +46,7 @@ def listed(reader: User, filters: Filters) -> Page:
         rows = rows.filter(Q(slug__icontains=filters.q) | Q(team__slug__icontains=filters.q))
     if filters.missing:
         rows = rows.annotate(keyed=Count("tenants", filter=current)).filter(keyed__lt=most_needed())
-    found = keyset_page(rows.with_nodes(), "slug", filters)
+    found = keyset_page(with_nodes(rows), "slug", filters)
     return replace(found, rows=[_row(each, reader) for each in found.rows])
 
 

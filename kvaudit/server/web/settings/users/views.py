@@ -13,8 +13,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts import services, sessions
 from kvaudit.server.accounts.access import can, can_somewhere
 from kvaudit.server.accounts.held_roles import roles_of, with_roles
-from kvaudit.server.accounts.models import ApiToken, Team, User
-from kvaudit.server.accounts.querysets import managed_users
+from kvaudit.server.accounts.models import ApiToken, Team, User, managed_users
 from kvaudit.server.accounts.roles import ALLOWS, Role
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.forms import render_form, sent

@@ -1,106 +1,67 @@
-"""A team's own items, attestations, waivers, and the days' counts that the trend is drawn from.
-
-None of these rows is edited in place: a change closes one and opens another. What they come to is
-computed when read (`querysets.AssessedQuerySet.standings`).
+"""What people answer for: attestations and waivers. None of these rows is edited in place: a change closes one
+and opens another.
 """
 
 from __future__ import annotations
 
-import uuid
+from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from django.conf import settings
-from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import F, Q
 
 from kvaudit.server import clock
-from kvaudit.server.accounts.models import Team
+from kvaudit.server.accounts.access import access_of
+from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits.models import Evidence
-from kvaudit.server.checklists.evaluation import Status
-from kvaudit.server.checklists.items import DISAGGREGATED, UNIFIED, Item, Standard
-from kvaudit.server.checklists.querysets import (
-    AssessedQuerySet,
-    AttestationQuerySet,
-    DailyCountQuerySet,
-    OwnItemQuerySet,
-    WaiverQuerySet,
-)
+from kvaudit.server.audits.state.bulk_reads import among
 from kvaudit.server.fleet.intervals import Interval, not_backwards
 from kvaudit.server.fleet.models import Deployment
 
-__all__ = ("Assessed", "Attestation", "DailyCount", "OwnItem", "Waiver")
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
 
 
-class Assessed(Deployment):
-    """A deployment as the checklists see it: the same row, with `standings` to ask."""
-
-    objects = AssessedQuerySet.as_manager()  # type: ignore[misc]
-
-    class Meta:
-        proxy = True
-        ordering = ("slug",)
+Scoped = TypeVar("Scoped", bound=models.Model, covariant=True)
 
 
-class OwnItem(Interval):
-    """One version of an item that a team holds its own deployments to, beside the shipped ones.
+class ScopedQuerySet(models.QuerySet[Scoped]):
+    """Rows of one deployment, or of all deployments of a team."""
 
-    ``series`` names the item through its versions; without ``checks`` it can only be attested.
-    """
-
-    series = models.UUIDField(default=uuid.uuid4, editable=False)
-    team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="own_items")
-    key = models.CharField(max_length=12)
-    title = models.CharField(max_length=120)
-    rule = models.TextField(max_length=2_000)
-    checks = ArrayField(models.CharField(max_length=40), default=list, blank=True)
-    attestable = models.BooleanField(default=True)
-    applies_to = models.CharField(
-        max_length=13, blank=True, choices=[(DISAGGREGATED, "disaggregated"), (UNIFIED, "unified")]
-    )
-    remedy = models.TextField(max_length=2_000, blank=True)
-    standard = models.CharField(max_length=100, blank=True)
-    standard_version = models.CharField(max_length=40, blank=True)
-    requirement = models.CharField(max_length=100, blank=True)
-    requirement_text = models.TextField(max_length=4_000, blank=True)
-    version = models.PositiveIntegerField(default=1)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+"
-    )
-
-    objects = OwnItemQuerySet.as_manager()
-
-    class Meta:
-        ordering = ("team", "key", "valid_from")
-        constraints = (
-            models.UniqueConstraint(
-                fields=("team", "key"), condition=Q(valid_to=None), name="checklists_item_one_open_key"
-            ),
-            models.UniqueConstraint(
-                fields=("series",), condition=Q(valid_to=None), name="checklists_item_one_open_version"
-            ),
-            not_backwards("checklists_item_interval"),
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Rows whose deployment or team the user sees."""
+        if access_of(user).everywhere("view"):
+            return self.all()
+        return self.filter(
+            Q(deployment__in=Deployment.objects.visible_to(user)) | Q(team__in=Team.objects.visible_to(user))
         )
 
-    def __str__(self) -> str:
-        return f"{self.key} {self.title}"
+    def concerning(self, deployments: Iterable[int], teams: Iterable[int]) -> Self:
+        return self.filter(among("deployment_id", deployments) | among("team_id", teams))
 
-    def as_item(self) -> Item:
-        """The same shape as a shipped item."""
-        cited = Standard(self.standard, self.standard_version, self.requirement, self.requirement_text)
-        return Item(
-            key=self.key,
-            title=self.title,
-            rule=self.rule,
-            checks=tuple(self.checks),
-            remedy=self.remedy,
-            attestable=self.attestable,
-            applies_to=self.applies_to,
-            standard=cited if self.standard else None,
-            team_id=self.team_id,
-            checklist="own",
-            version=self.version,
-        )
+    def of(self, deployment: Deployment, item: str) -> Self:
+        """Everything ever said about this item of this deployment, its team's included; newest first."""
+        return self.filter(Q(deployment=deployment) | Q(team=deployment.team_id), item=item)
+
+    def in_force(self, moment: datetime | None = None) -> Self:
+        """Those that held at a moment (default: now): begun, not closed, not expired."""
+        when = clock.now() if moment is None else moment
+        return self.in_force_between(when, when)
+
+    def in_force_between(self, since: datetime, until: datetime) -> Self:
+        """Those that held at some moment of a span, both ends included."""
+        open_then = Q(valid_to=None) | Q(valid_to__gt=since)
+        return self.filter(open_then, valid_from__lte=until, expires_at__gt=since)
+
+    def ending(self, now: datetime, before: datetime) -> Self:
+        """In force now and over before ``before``; soonest first."""
+        return self.in_force(now).filter(expires_at__lte=before).order_by("expires_at", "pk")
+
+
+class AttestationQuerySet(ScopedQuerySet["Attestation"]):
+    pass
 
 
 class Attestation(Interval):
@@ -168,6 +129,19 @@ class Decision(models.TextChoices):
     APPROVED = "approved", "Approved"
     REFUSED = "refused", "Refused"
     WITHDRAWN = "withdrawn", "Withdrawn"
+
+
+class WaiverQuerySet(ScopedQuerySet["Waiver"]):
+    def pending(self, moment: datetime | None = None) -> Self:
+        """Asked for, not decided, and not over before it began."""
+        when = clock.now() if moment is None else moment
+        return self.filter(decision="pending", expires_at__gt=when)
+
+    def to_decide_by(self, user: User, moment: datetime | None = None) -> Self:
+        """Those that wait for a second person whom this user may be."""
+        mine = Q(deployment__in=Deployment.objects.where_can(user, "approve"))
+        mine |= Q(team__in=Team.objects.where_can(user, "approve"))
+        return self.pending(moment).filter(mine).exclude(requester=user)
 
 
 class Waiver(models.Model):
@@ -247,24 +221,3 @@ class Waiver(models.Model):
         if self.in_force(when):
             return "in force"
         return "ended" if self.valid_to is not None and self.valid_to < self.expires_at else "expired"
-
-
-class DailyCount(models.Model):
-    """How many cells of a team's item stood how at the end of a UTC day. Derived: `trends.rebuild`
-    makes the rows again out of the intervals, and gets the same."""
-
-    day = models.DateField()
-    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="+", db_index=False)
-    item = models.CharField(max_length=12)
-    status = models.CharField(max_length=14, choices=[(each.value, each.value) for each in Status])
-    count = models.PositiveIntegerField()
-
-    objects = DailyCountQuerySet.as_manager()
-
-    class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=("day", "team", "item", "status"), name="checklists_daily_once"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.day} {self.item} {self.status}: {self.count}"

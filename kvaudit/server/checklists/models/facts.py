@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.db.models import OuterRef, Subquery
 
@@ -16,11 +16,9 @@ from kvaudit.server.audits.state.bulk_reads import when as moment_of
 from kvaudit.server.checklists.evaluation import Claim
 from kvaudit.server.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
 from kvaudit.server.checklists.matrix import Cells, Items, Matrix, Rows, Subject
-from kvaudit.server.checklists.models import Attestation, OwnItem, Waiver
-from kvaudit.server.fleet.models import Node, NodeSnapshot
-
-if TYPE_CHECKING:
-    from kvaudit.server.checklists.querysets import AssessedQuerySet
+from kvaudit.server.checklists.models.claims import Attestation, Waiver
+from kvaudit.server.checklists.models.own_items import OwnItem
+from kvaudit.server.fleet.models import DeploymentQuerySet, Node, NodeSnapshot
 
 _Held = Sequence[tuple[Any, ...]]
 """Rows of which the first two columns say from when and until when they held, in microseconds; None: still."""
@@ -45,7 +43,7 @@ class Facts:
     ``since`` to ``until``, both included.
     """
 
-    def __init__(self, deployments: AssessedQuerySet, since: datetime | None, until: datetime) -> None:
+    def __init__(self, deployments: DeploymentQuerySet, since: datetime | None, until: datetime) -> None:
         self._since, self._until = since, until
         first = until if since is None else since
         self._deployments: _Held = list(deployments.values_list(*_SUBJECT))
