@@ -1,16 +1,14 @@
-"""Marks of checklist items: the four verdicts, and by attestation, by waiver, not applicable. Each is
-word + shape + colour; the shapes are in compliance/shapes.html."""
+"""Rows of the compliance matrix: each item's mark, linked to its evidence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from functools import cache, lru_cache
+from functools import lru_cache
 from html import escape
 
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from kvaudit.server.audits.state.bulk_reads import micros
@@ -19,11 +17,8 @@ from kvaudit.server.checklists.items import Item
 from kvaudit.server.checklists.matrix import Row
 from kvaudit.server.web.kit import times as moments
 from kvaudit.server.web.kit import untrusted
-from kvaudit.server.web.kit.untrusted import escaped
+from kvaudit.server.web.kit.parts.item_badges import NAMES, WORDS, mark, shape
 
-NAMES = {status: status.value.replace(" ", "-") for status in Status}
-"""Style names: pass, attested, waived, not-applicable, inconclusive, error, fail."""
-WORDS = {**{status: status.value for status in Status}, Status.NOT_APPLICABLE: "n/a"}
 LONG = {
     Status.PASS: "passed by its checks",
     Status.ATTESTED: "by attestation",
@@ -33,20 +28,6 @@ LONG = {
     Status.ERROR: "error: could not be audited",
     Status.FAIL: "fail",
 }
-
-
-@cache
-def shape(status: Status) -> SafeString:
-    return format_html(
-        '<svg width="16" height="16" aria-hidden="true"><use href="#shape-{}"/></svg>', NAMES[status]
-    )
-
-
-def mark(status: Status, word: str = "") -> SafeString:
-    """Shape and word."""
-    return SafeString(
-        f'<span class="verdict verdict-{NAMES[status]}">{shape(status)}{escaped(word or WORDS[status])}</span>'
-    )
 
 
 def drawn(row: Row, columns: Sequence[Item], suffix: str, now: datetime) -> SafeString:

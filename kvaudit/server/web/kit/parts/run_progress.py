@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.urls import reverse
 from django.utils import timezone
 
 from kvaudit.auditor.readings import whole_number
@@ -14,6 +15,7 @@ from kvaudit.server import clock
 from kvaudit.server.audits import options
 from kvaudit.server.audits.models import Kind, Result, Run, RunState
 from kvaudit.server.web.kit import times as moments
+from kvaudit.server.web.kit.progress import Live
 
 QUIET = 10.0
 """Seconds without a sign of the worker that are worth a word; it gives one every two."""
@@ -37,14 +39,11 @@ class Progress:
     total: int
     nodes_read: int
     nodes_total: int
-
-    @property
-    def live(self) -> bool:
-        """Whether it is worth asking again."""
-        return not self.run.ended
+    live: Live
+    on_run_page: bool
 
 
-def progress_of(run: Run) -> Progress:
+def progress_of(run: Run, *, may_cancel: bool, on_run_page: bool = False) -> Progress:
     """From the stored results of the current attempt, and the note that the worker keeps while it
     is at work: ``{"nodes": 2, "read": 1, "checks": {"pool": "pass", "version": "running", ...}}``."""
     note: Mapping[str, Any] = run.progress if isinstance(run.progress, dict) else {}
@@ -61,6 +60,18 @@ def progress_of(run: Run) -> Progress:
         total=len(steps),
         nodes_read=whole_number(note.get("read")) or 0,
         nodes_total=whole_number(note.get("nodes")) or 0,
+        live=_live(run, may_cancel, on_run_page),
+        on_run_page=on_run_page,
+    )
+
+
+def _live(run: Run, may_cancel: bool, on_run_page: bool) -> Live:
+    poll = reverse("run-progress", args=[run.pk])
+    return Live(
+        page=reverse("run", args=[run.pk]),
+        poll="" if run.ended else f"{poll}?page=run" if on_run_page else poll,
+        cancel=reverse("run-cancel", args=[run.pk]) if may_cancel and not run.cancel_requested_at else "",
+        what="run",
     )
 
 
