@@ -30,7 +30,7 @@ ALLOWED = {
     "lab/test_faults_transfer.py": VIRTUAL,
     "lab/test_router.py": VIRTUAL,
     "auditor/prober/test_health.py": VIRTUAL,
-    "server/notify/test_delivery.py": "the moment of a signature",
+    "server/notify/channels/test_webhook.py": "the moment of a signature",
     "server/notify/test_signing.py": "the moment of a signature",
     "server/audits/execution/test_standstill.py": "a clock that is handed to the code",
     "server/ops/slow_app.py": SERVER,
