@@ -114,7 +114,7 @@ async def run(
             history=history,
             complete=target.complete,
             expected_roles=frozenset(node.role for node in target.nodes if node.role),
-            ask_anonymously=_Anonymously(target.nodes, budget, open_clients, brake).ask,
+            ask_anonymously=_AnonymousClient(target.nodes, budget, open_clients, brake).ask,
             replayed=permission.replayed if permission is not None else (),
         )
         # What was read is judged even when reading took all of the time: one node that hangs must not hide the others.
@@ -257,7 +257,7 @@ def _client(
     )
 
 
-class _Anonymously:
+class _AnonymousClient:
     """Asks allow-listed GETs of a node without any credential; one extra client per node, on demand."""
 
     def __init__(

@@ -10,9 +10,9 @@ import pytest
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.checks.trials import (
     denied,
+    distinct_evidence,
     harmed,
     idle,
-    kept,
     nonce_in,
     pool_use,
     trial,
@@ -142,8 +142,8 @@ def test_health_is_looked_at_after_what_looks_like_harm(outcome: Outcome, looked
 
 def test_evidence_is_kept_once_and_the_newest_when_there_is_much() -> None:
     items = [Evidence("response", str(number % 1_300), "s", b"") for number in range(2_600)]
-    assert len(kept(items)) == 1_200
-    assert kept(items)[-1].sha256 == "1299"
+    assert len(distinct_evidence(items)) == 1_200
+    assert distinct_evidence(items)[-1].sha256 == "1299"
 
 
 def test_nobody_asked_is_inconclusive_and_says_why() -> None:

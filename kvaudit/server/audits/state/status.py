@@ -57,7 +57,7 @@ class CheckNow(NamedTuple):
     result_id: int | None = None
     node_id: int | None = None
     required: bool = True
-    counts: bool = True  # in the roll-up: required, or `stands` without being so
+    counts: bool = True  # in the roll-up: required, or `counts_unrequired` without being so
 
     @property
     def missing(self) -> bool:
@@ -115,7 +115,7 @@ class DeploymentStatus:
         for check in checks.MODULES:
             if check in whole:
                 required = check in self.required
-                counts = required or stands(check, whole[check].verdict, self.unrefuted)
+                counts = required or counts_unrequired(check, whole[check].verdict, self.unrefuted)
                 shown[check] = _now(whole[check], at, required=required, counts=counts)
             elif check in self.required:
                 shown[check] = CheckNow(check, Verdict.INCONCLUSIVE)
@@ -203,7 +203,7 @@ def statuses(
     wanted = list(deployments)
     when = clock.now() if moment is None else moment
     plans = plans_of(wanted, moment=moment)
-    by_deployment: dict[int, list[_State]] = {each.pk: [] for each in wanted}
+    by_deployment: dict[int, list[_State]] = {deployment.pk: [] for deployment in wanted}
     # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.
     states = CheckState.objects.as_of(moment).filter(among("deployment_id", by_deployment))
     doubtful: set[int] = set()
@@ -231,7 +231,7 @@ def status_of(deployment: Planned, *, moment: datetime | None = None) -> Deploym
 
 def plans_of(deployments: Iterable[Planned], *, moment: datetime | None = None) -> dict[int, list[Plan]]:
     """Deployment id -> enabled plans that select it, now or at a past moment. Two queries."""
-    wanted = {each.pk: each for each in deployments}
+    wanted = {deployment.pk: deployment for deployment in deployments}
     found: dict[int, list[Plan]] = {pk: [] for pk in wanted}
     if not wanted:
         return found
@@ -239,8 +239,8 @@ def plans_of(deployments: Iterable[Planned], *, moment: datetime | None = None) 
     by_id = {plan.pk: plan for plan in plans}
     for plan in by_id.values():
         if plan.team_id is not None or plan.engine:
-            for pk, each in wanted.items():
-                if plan.matches(each):
+            for pk, deployment in wanted.items():
+                if plan.matches(deployment):
                     found[pk].append(plan)
     # Every deployment has plans of its own: who asks each plan about each deployment asks millions of times.
     named = Plan.deployments.through._default_manager.filter(among("deployment_id", wanted), plan__in=by_id)
@@ -271,7 +271,7 @@ def _unrefuted(deployments: Collection[int], moment: datetime | None) -> dict[in
     return found
 
 
-def stands(check: str, said: str, unrefuted: Collection[str]) -> bool:
+def counts_unrequired(check: str, said: str, unrefuted: Collection[str]) -> bool:
     """Whether a check that nobody requires counts all the same: it fails, or it failed and nothing since has taken
     that back."""
     return check not in ONLY_PLANNED and (said == Verdict.FAIL or check in unrefuted)
@@ -302,7 +302,7 @@ def _status(
         said = _VERDICTS.get(state.verdict, Verdict.ERROR)
         if whole:
             missing.discard(check)
-            if check not in required and not stands(check, state.verdict, unrefuted):
+            if check not in required and not counts_unrequired(check, state.verdict, unrefuted):
                 continue
         seen.add(Verdict.INCONCLUSIVE if state.expires_at <= at else said)
         warn = warn or state.warn
