@@ -1,4 +1,5 @@
-"""Target: a deployment with its nodes, tenants and limits, loaded from flags, YAML or the database.
+"""Builds a `Target` (a deployment with its nodes, tenants and limits) out of flags, a fleet file or the
+database's description.
 
 The fleet file schema is ``kvaudit.fleet/1``; secrets are never in it, only the names of environment
 variables that hold them.

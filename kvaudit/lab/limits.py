@@ -1,4 +1,4 @@
-"""Intake: what each engine accepts, refuses at the tokenizer, or marks for the scheduler to abort."""
+"""Decides at intake what each engine accepts, refuses at the tokenizer, or marks for the scheduler to abort."""
 
 from __future__ import annotations
 

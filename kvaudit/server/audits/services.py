@@ -1,4 +1,4 @@
-"""What people ask for: audit now, cancel. Plans are in `planning`, their defaults in `defaults`."""
+"""Does what people ask for: audit now, cancel. Plans are in `planning`, their defaults in `defaults`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an item stands for a deployment at a moment. Pure: rows in, cells out; nothing is stored.
+"""Evaluates an item of the checklist for a deployment at a moment. Pure: rows in, cells out; nothing is stored.
 
 A check's verdict counts while it has not expired; missing and expired are *inconclusive*. An
 attestation or a waiver is a view on that verdict, never a change of it, and neither hides a leak.

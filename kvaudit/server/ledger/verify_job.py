@@ -1,4 +1,4 @@
-"""Asking for a verification of the ledger, and a worker's part of it."""
+"""Queues verifications of the ledger, and carries them out in a worker."""
 
 from __future__ import annotations
 

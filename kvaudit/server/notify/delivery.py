@@ -1,4 +1,5 @@
-"""Delivering the outbox: claim, send, note. No transaction is open while anything is sent."""
+"""Delivers the outbox: claims messages, sends them, notes what became of them. No transaction is open while
+anything is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Who works on a run: claims, leases and fencing, all by database time.
+"""Claims runs for a worker, renews the leases, and fences writes of a worker that has lost one; all by database
+time.
 
 A claim is one UPDATE. Every later transaction of the worker first locks its runs by id *and* token
 (`fence`): what does not come back belongs to somebody else now, and the worker stops probing it.

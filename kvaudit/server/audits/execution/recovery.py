@@ -1,5 +1,5 @@
-"""What nobody else notices: lapsed leases, runs that waited too long, states that expired, changes of
-the fleet's description. Every part is idempotent and safe beside itself (SKIP LOCKED, unique rows)."""
+"""Finds what nobody else notices: lapsed leases, runs that waited too long, states that expired, changes of the
+fleet's description. Every part is idempotent and safe beside itself (SKIP LOCKED, unique rows)."""
 
 from __future__ import annotations
 

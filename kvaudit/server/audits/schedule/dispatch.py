@@ -1,4 +1,4 @@
-"""From due plans to queued runs. Every slot of a plan becomes exactly one row per deployment.
+"""Queues runs for due plans. Every slot of a plan becomes exactly one row per deployment.
 
 Two beats or two dispatchers do no harm: a plan is claimed with FOR UPDATE SKIP LOCKED, and
 (plan, deployment, slot) is unique.
@@ -53,7 +53,7 @@ class Dispatched:
 
 
 def dispatch() -> Dispatched:
-    """Queue what is due, write missed slots, ring the bells."""
+    """Queue what is due, write missed slots, send runs to workers."""
     done = Dispatched()
     until = time.monotonic() + LONGEST_TICK
     while time.monotonic() < until and (queued := _next_plan()) is not None:

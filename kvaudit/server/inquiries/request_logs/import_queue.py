@@ -1,4 +1,4 @@
-"""Imports of uploaded request logs as queued work: queue, cancel, and end what nobody works on any more. How a file
+"""Queues and cancels imports of uploaded request logs, and ends those that nobody works on any more. How a file
 comes here is in `receiving`."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Taking in a request log that is sent by a browser: as it comes it is sealed and stored, part by part. Nothing of it
-lies anywhere in clear, and no more of it than one part in memory."""
+"""Receives a request log from a browser: as it comes it is sealed and stored, part by part. Nothing of it lies
+anywhere in clear, and no more of it than one part in memory."""
 
 from __future__ import annotations
 
