@@ -269,7 +269,7 @@ configure_structlog()
 # Celery: every task option is here -------------------------------------------------------------
 
 CELERY_BROKER_URL = _broker_url
-CELERY_RESULT_BACKEND = None  # a Run row is the truth; the broker is only a doorbell
+CELERY_RESULT_BACKEND = None  # a Run row is the truth; a message of the broker only wakes a worker
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]

@@ -1,4 +1,5 @@
-"""The SGLang face of a node: paths, bodies, error shapes and stream frames of releases 0.5.19-0.5.23.
+"""Serves the HTTP API of an SGLang node: paths, bodies, error shapes and stream frames of releases
+0.5.19-0.5.23.
 
 Three things surprise clients and are kept: OpenAI errors have no outer ``error`` key, a streamed
 request that the *scheduler* aborts is HTTP 200 with an error frame inside, and a disaggregated

@@ -1,4 +1,4 @@
-"""The vLLM face of a node: paths, bodies, error shapes and stream frames as recorded from 0.32.0.
+"""Serves the HTTP API of a vLLM node: paths, bodies, error shapes and stream frames as recorded from 0.32.0.
 
 Kept as they are: a key guards only ``/v1`` (so ``/metrics``, ``/version``, ``/tokenize`` and
 ``/invocations``, which completes, stay open), a refused stream is a plain 400, and a request that

@@ -105,7 +105,9 @@ class Router:
             "cache_salt": namespace,
             "bootstrap_room": room,
         }
-        body.pop("extra_key", None)
+        body.pop(
+            "extra_key", None
+        )  # SGLang's other name of the salt: a client must not bring its own past us
         self.tenant_of_room[room] = tenant
         try:
             if len(self.apis) == 1:

@@ -1,11 +1,10 @@
 """Transfers KV pages from a prefill to a decode node: rooms, counts and a done signal.
 
-A *room* is where the two legs of one request meet. Decode reserves pages and registers them
-(bootstrap); prefill, once it has computed its pages, writes them into the registered ones in
-chunks, like an RDMA writer that neither side can call back (writes complete in no promised order;
-here the last comes first), then posts the number of pages sent,
-the first token and the state, and rings the bell. The writer runs on its own: a client that goes
-away does not stop it.
+A *room* is where the two legs of one request meet. Decode reserves pages and registers them (bootstrap);
+prefill, once it has computed its pages, writes them into the registered ones in chunks, like an RDMA writer
+that neither side can call back (writes complete in no promised order; here the last comes first), then posts
+the number of pages sent, the first token and the state, and gives the done signal. The writer runs on its own:
+a client that goes away does not stop it.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def evaluate(
     waiver: Claim | None = None,
     mode: str = "",
 ) -> Cell:
-    """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single nodes; none
+    """Evaluate one item. ``intervals`` maps a check to its open states (the deployment's, and any of single nodes; none
     where it never ran); ``mode`` is disaggregated, unified or "" where neither was declared nor read. What failed and
     has learnt nothing since, neither claim outweighs. ``moment`` and ``created_at`` are microseconds.
 

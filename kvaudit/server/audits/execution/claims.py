@@ -56,7 +56,7 @@ def claim(run_ids: Iterable[int], *, kind: Kind) -> list[Claim]:
 
     An active run whose deployment already has an active set running stays queued.
     """
-    token = uuid.uuid4()
+    token = uuid.uuid4()  # one for all: every later look compares run and token together
     wanted: dict[str, Any] = {
         "ids": list(run_ids),
         "kind": kind.value,
@@ -84,6 +84,7 @@ def fence(claims: Iterable[Claim]) -> dict[int, Run]:
     return {run.pk: run for run in rows if run.lease_token == tokens[run.pk]}
 
 
+# In order of id, as everybody locks runs. What is spent never shrinks: passive runs report nothing.
 _BEAT = """
     UPDATE audits_run SET
         lease_until = statement_timestamp() + %s,

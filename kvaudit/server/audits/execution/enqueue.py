@@ -27,6 +27,8 @@ TASK = {
 }
 """By name, as the broker knows them: tasks stand above what they carry out."""
 
+# Each wait is twice as long as the one before, up to 32 times the first: a queue that nobody works off must not
+# fill with messages for the same runs.
 _TAKE_DUE = """
     UPDATE audits_run SET rung_at = statement_timestamp(), rings = LEAST(rings + 1, 1000)
     WHERE id IN (
@@ -63,6 +65,7 @@ def mark_unsent(run_ids: Sequence[int]) -> None:
 
 def _after_commit(run_ids: Sequence[int], kind: Kind) -> None:
     if run_ids:
+        # Not robust: `_send` catches what a broker may do, and anything else is a defect that has to be seen.
         transaction.on_commit(partial(_send, run_ids, kind), robust=False)
 
 

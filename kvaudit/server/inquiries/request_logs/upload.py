@@ -103,6 +103,7 @@ class Receiver:
             self._look_at(part, whole)
         work = self._tell()
         row = LogPart(work=work, number=self._number)
+        # Latin-1 takes any byte: what is sealed is text, and the file need not be UTF-8 in the middle of a part.
         row.sealed = seal(part.decode("latin-1"), place_of(row, "sealed"))
         row.save()
         self._number += 1
