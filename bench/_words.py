@@ -579,7 +579,7 @@ class Pass(cst.CSTVisitor):
         own = [each for each in scope.assignments[old] if each.scope == scope]
         if not own:
             return
-        if scope.assignments[new] and new != old and not self.free(scope, new):
+        if new != old and not self.free(scope, new):
             self.note(node, f"{'.'.join(self.stack)}: {old} -> {new}: the word is taken")
             return
         for assignment in own:

@@ -46,5 +46,5 @@ def run(
 
         permission = Permission(consent=target.consent, prompt_tokens=prompt_tokens)
     budget = runner.Budget(seconds=seconds)
-    _, found = asyncio.run(runner.results(target, checks, budget=budget, permission=permission))
-    return found
+    _, results = asyncio.run(runner.results(target, checks, budget=budget, permission=permission))
+    return results

@@ -54,7 +54,7 @@ class PrefixCache:
 
     @property
     def evictable_tokens(self) -> int:
-        return sum(not kept.users for kept in self._pages.values()) * self.pool.page_size
+        return sum(not page.users for page in self._pages.values()) * self.pool.page_size
 
     @property
     def cached_tokens(self) -> int:
@@ -139,14 +139,14 @@ class PrefixCache:
         while len(freed) < count and progress:  # one pass does: a chain lies leaf first
             progress = False
             for key in list(self._pages):
-                kept = self._pages[key]
-                if kept.users or kept.children:
+                page = self._pages[key]
+                if page.users or page.children:
                     continue
                 del self._pages[key]
-                if kept.parent in self._pages:
-                    self._pages[kept.parent].children -= 1
-                self._to_host(kept)
-                freed.append(kept.page)
+                if page.parent in self._pages:
+                    self._pages[page.parent].children -= 1
+                self._to_host(page)
+                freed.append(page.page)
                 progress = True
                 if len(freed) == count:
                     break

@@ -34,26 +34,26 @@ class AskedRequest:
     ended: str
 
 
-def labelled_evidence(reply: Reply, found: Trial) -> tuple[Evidence, ...]:
+def labelled_evidence(reply: Reply, trial: Trial) -> tuple[Evidence, ...]:
     """The reply's evidence, its source saying which request it was and how that ended."""
-    ended = WITHOUT_NONCE if found.wrong else found.outcome.value
+    ended = WITHOUT_NONCE if trial.wrong else trial.outcome.value
     said = (
-        f", {found.name[:_NAME]} ({found.tokens:,} tokens), tenant {found.tenant[:_TENANT]}, "
-        f"round {found.repeat + 1}, {ended}"
+        f", {trial.name[:_NAME]} ({trial.tokens:,} tokens), tenant {trial.tenant[:_TENANT]}, "
+        f"round {trial.repeat + 1}, {ended}"
     )
     return tuple(replace(item, source=item.source + said) for item in reply.evidence)
 
 
 def asked_request(source: str) -> AskedRequest | None:
     """What a source says of its request; None where it says nothing (a reading, or an older release)."""
-    found = _ASKED.match(source)
-    if found is None:
+    match = _ASKED.match(source)
+    if match is None:
         return None
     return AskedRequest(
-        call=found["call"],
-        name=found["name"],
-        tokens=int(found["tokens"].replace(",", "") or 0),
-        tenant=found["tenant"],
-        round=int(found["round"]),
-        ended=found["ended"],
+        call=match["call"],
+        name=match["name"],
+        tokens=int(match["tokens"].replace(",", "") or 0),
+        tenant=match["tenant"],
+        round=int(match["round"]),
+        ended=match["ended"],
     )

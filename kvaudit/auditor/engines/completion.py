@@ -224,8 +224,8 @@ class Dialect:
         """The limit in tokens that an error names."""
         message = message[:LONGEST_ERROR]
         for pattern in _LIMITS:
-            if found := pattern.search(message):
-                return int(found[1]) if len(found[1]) <= 12 else None
+            if match := pattern.search(message):
+                return int(match[1]) if len(match[1]) <= 12 else None
         return None
 
     def room(self, nodes: Iterable[EngineFacts], prompt_tokens: int) -> int | None:

@@ -45,7 +45,7 @@ async def watched(clock: Clock, look: Callable[[float], Awaitable[HealthProblem]
     the target only says that we ask too often."""
     until = clock.now() + SECONDS
     waiting: set[asyncio.Task[HealthProblem]] = set()
-    found = HealthProblem(f"An ordinary short request was not answered within {SECONDS:g} s.")
+    problem = HealthProblem(f"An ordinary short request was not answered within {SECONDS:g} s.")
     try:
         while clock.now() < until:
             left = until - clock.now()
@@ -54,24 +54,24 @@ async def watched(clock: Clock, look: Callable[[float], Awaitable[HealthProblem]
                 waiting, timeout=min(PATIENCE, left), return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
-                found = task.result()
-                if not found.problem:
+                problem = task.result()
+                if not problem.problem:
                     return ""
             if done:
                 await clock.sleep(PAUSE)
         if waiting:
             done, waiting = await asyncio.wait(waiting, timeout=5.0)
             for task in done:
-                found = task.result()
-                if not found.problem:
+                problem = task.result()
+                if not problem.problem:
                     return ""
     finally:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    if found.limited:
+    if problem.limited:
         raise Stop("The target refuses even a short request as too many (429): ask it in a quieter window.")
-    return found.problem
+    return problem.problem
 
 
 async def _once(look: Callable[[float], Awaitable[HealthProblem]], seconds: float) -> HealthProblem:

@@ -388,13 +388,13 @@ class NetworkProber:
             problem=problem,
         )
 
-    def _stranger(self, said: ReplyText) -> bool:
+    def _stranger(self, text: ReplyText) -> bool:
         """Whether another model or build answered than the one that this run began with."""
-        if said.model and self.model and said.model != self.model:
+        if text.model and self.model and text.model != self.model:
             return True
-        if said.build and self._build and said.build != self._build:
+        if text.build and self._build and text.build != self._build:
             return True
-        self._build = self._build or said.build
+        self._build = self._build or text.build
         return False
 
     # -- harm ----------------------------------------------------------------------------------

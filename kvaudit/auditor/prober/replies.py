@@ -63,31 +63,31 @@ class ReplyText:
         else:
             self.garbled = True
 
-    def add(self, said: ParsedPayload) -> None:
-        if said.cumulative:
-            self.parts, self.length = [said.text], len(said.text)
-        elif said.text:
-            self.parts.append(said.text)
-            self.length += len(said.text)
-        if said.error or said.code is not None:
-            self.error = self.error or said.error
-            self.code = said.code if self.code is None else self.code
-        if said.finish:
-            self.finish = said.finish
-        if said.model:
-            self.model = said.model
-        if said.build:
-            self.build = said.build
-        if said.prompt_tokens is not None:
-            self.prompt_tokens = said.prompt_tokens
-        if said.completion_tokens is not None:
-            self.completion_tokens = said.completion_tokens
-        if said.cached_tokens is not None:
-            self.cached_tokens = said.cached_tokens
+    def add(self, payload: ParsedPayload) -> None:
+        if payload.cumulative:
+            self.parts, self.length = [payload.text], len(payload.text)
+        elif payload.text:
+            self.parts.append(payload.text)
+            self.length += len(payload.text)
+        if payload.error or payload.code is not None:
+            self.error = self.error or payload.error
+            self.code = payload.code if self.code is None else self.code
+        if payload.finish:
+            self.finish = payload.finish
+        if payload.model:
+            self.model = payload.model
+        if payload.build:
+            self.build = payload.build
+        if payload.prompt_tokens is not None:
+            self.prompt_tokens = payload.prompt_tokens
+        if payload.completion_tokens is not None:
+            self.completion_tokens = payload.completion_tokens
+        if payload.cached_tokens is not None:
+            self.cached_tokens = payload.cached_tokens
 
 
 def outcome_of(
-    status: int, said: ReplyText, complete: bool, dialect: Dialect, prompt: Prompt, wish: CompletionOptions
+    status: int, text: ReplyText, complete: bool, dialect: Dialect, prompt: Prompt, wish: CompletionOptions
 ) -> Outcome:
     """How an answer that was read to its end is to be taken (checks.md 3): the status proves
     transport, the body decides. ``complete``: ``[DONE]`` or a whole JSON document arrived."""
@@ -95,23 +95,23 @@ def outcome_of(
         return _BY_STATUS[status]
     if status >= 500:
         return Outcome.FAILED
-    about_length = bool(said.error) and dialect.names_length(said.error, prompt.tokens)
+    about_length = bool(text.error) and dialect.names_length(text.error, prompt.tokens)
     if status >= 400:
         return Outcome.REFUSED if about_length else Outcome.UNANSWERED
-    if said.garbled:
+    if text.garbled:
         return Outcome.BROKEN
-    if said.error:
+    if text.error:
         if about_length:
             return Outcome.REFUSED
-        if said.finish == "abort":
+        if text.finish == "abort":
             return Outcome.CUT
-        return Outcome.FAILED if (said.code or 0) >= 500 else Outcome.UNANSWERED
+        return Outcome.FAILED if (text.code or 0) >= 500 else Outcome.UNANSWERED
     if not complete:
         return Outcome.BROKEN
-    few = said.completion_tokens is not None and said.completion_tokens <= 1
-    if said.finish == "abort" or (said.finish == "length" and few and wish.max_tokens > 1):
+    few = text.completion_tokens is not None and text.completion_tokens <= 1
+    if text.finish == "abort" or (text.finish == "length" and few and wish.max_tokens > 1):
         return Outcome.CUT
-    return Outcome.ANSWERED if said.text or (said.completion_tokens or 0) >= 1 else Outcome.EMPTY
+    return Outcome.ANSWERED if text.text or (text.completion_tokens or 0) >= 1 else Outcome.EMPTY
 
 
 @dataclass(frozen=True, slots=True)

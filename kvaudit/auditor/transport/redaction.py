@@ -300,19 +300,19 @@ def _names(text: str, lowered: str, work: _Work) -> Iterator[tuple[int, str, str
     """Names of secrets that may lead to a value: where each begins, itself, its strength, the match."""
     if len(lowered) != len(text):  # one letter of Turkish gets longer
         lowered = text.replace("\u0130", "I").lower()
-    for found in _NAMED.finditer(lowered):
-        word, end = found.start(), found.end("rest")
-        if (found["sep"] is None and found["gap"] is None) or end - word > LONGEST_NAME:
+    for match in _NAMED.finditer(lowered):
+        word, end = match.start(), match.end("rest")
+        if (match["sep"] is None and match["gap"] is None) or end - word > LONGEST_NAME:
             work.look(cost=GLANCE)
             continue
         work.look(cost=INNOCENT)
         before = text[max(0, word - LONGEST_NAME) : word]
         start = word - len(before) + len(before.rstrip(_IN_NAMES))
         name = text[start:end]
-        if found["gap"] and name[0] != "-":
+        if match["gap"] and name[0] != "-":
             continue  # only a flag is parted from its value by blanks
         if len(name) <= LONGEST_NAME and (strength := work.strength(name)):
-            yield start, name, strength, found
+            yield start, name, strength, match
 
 
 def _without_named(text: str, lowered: str, exposed: dict[str, None], work: _Work, *, bare: bool) -> str:
@@ -321,11 +321,11 @@ def _without_named(text: str, lowered: str, exposed: dict[str, None], work: _Wor
     in_prose = bare or "=" in text
     kept: list[str] = []
     done = 0
-    for start, name, strength, found in _names(text, lowered, work):
+    for start, name, strength, match in _names(text, lowered, work):
         if start < done:
             continue
         work.look()
-        span = _value_of(text, start, name, strength, found, bare=bare, in_prose=in_prose)
+        span = _value_of(text, start, name, strength, match, bare=bare, in_prose=in_prose)
         if span is None:
             continue
         first, end = span
@@ -338,20 +338,20 @@ def _without_named(text: str, lowered: str, exposed: dict[str, None], work: _Wor
 
 
 def _value_of(
-    text: str, start: int, name: str, strength: str, found: re.Match[str], *, bare: bool, in_prose: bool
+    text: str, start: int, name: str, strength: str, match: re.Match[str], *, bare: bool, in_prose: bool
 ) -> tuple[int, int] | None:
     """Where the value of this name stands: in quotes, after a flag, or bare; None for no value."""
-    quote, sep = found["quote"] or "", found["sep"] or ""
+    quote, sep = match["quote"] or "", match["sep"] or ""
     flag = name.startswith("-") and not quote and sep in ("", "=")
     if quote and not text.startswith(quote, max(0, start - len(quote))):
         return None
-    if (quoted := _QUOTED.match(text, found.end())) is not None:
+    if (quoted := _QUOTED.match(text, match.end())) is not None:
         return quoted.span(quoted.lastgroup or 0)
-    if flag and (plain := _AFTER_FLAG.match(text, found.end())) is not None:
+    if flag and (plain := _AFTER_FLAG.match(text, match.end())) is not None:
         return plain.span()
     # Prose says "per token: something"; only an environment spells its names in capitals.
     if not quote and sep in (":", "=") and strength == "strong" and in_prose and (bare or name.isupper()):
-        plain = _BARE.match(text, found.end())
+        plain = _BARE.match(text, match.end())
         return plain.span() if plain is not None else None
     return None
 

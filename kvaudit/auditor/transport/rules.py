@@ -64,9 +64,9 @@ def _apart(text: str) -> tuple[str, tuple[int, int] | None]:
         )
     if bare_ipv6 or not colon or "]" in tail:
         return text, None
-    found = _PORTS.fullmatch(tail)
-    low = int(found[1]) if found else 0
-    high = int(found[2] or found[1]) if found else 0
+    match = _PORTS.fullmatch(tail)
+    low = int(match[1]) if match else 0
+    high = int(match[2] or match[1]) if match else 0
     if not 0 < low <= high <= 65535:
         raise BadRule(f"{text[:80]!r} has no usable ports (1 to 65535, or a range like 8000-8010): {_HOW}.")
     return place, (low, high)

@@ -28,10 +28,10 @@ def visible_deployment(token: ApiToken, slug: str, scope: str) -> Deployment:
     """The deployment, or 403 for a missing scope and 404 for unknown and unseen alike."""
     require_scope(token, scope)
     rows = Deployment.objects.visible_to_token(token).active().select_related("team")
-    found = rows.filter(slug=slug).first() if _SLUG.match(slug) else None
-    if found is None:
+    deployment = rows.filter(slug=slug).first() if _SLUG.match(slug) else None
+    if deployment is None:
         raise HttpError(404, f"There is no deployment {slug[:100]!r} that this token may see.")
-    return found
+    return deployment
 
 
 def require_scope(token: ApiToken, scope: str) -> None:

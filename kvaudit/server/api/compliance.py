@@ -85,11 +85,11 @@ def compliance(request: _TokenRequest, wanted: Query[Wanted]) -> ComplianceAnswe
     if wanted.after:
         seen = seen.filter(slug__gt=_clean(wanted.after))
     matrix = seen[: wanted.limit + 1].standings(moment=moment)
-    shown, more = matrix.rows[: wanted.limit], len(matrix.rows) > wanted.limit
+    rows, more = matrix.rows[: wanted.limit], len(matrix.rows) > wanted.limit
     return ComplianceAnswer(
         moment=matrix.moment,
-        deployments=[_line(row) for row in shown],
-        next=shown[-1].deployment.slug if more else None,
+        deployments=[_line(row) for row in rows],
+        next=rows[-1].deployment.slug if more else None,
     )
 
 

@@ -56,18 +56,18 @@ class TokenRequest(HttpRequest):
     summary="May this deployment take traffic, as far as history knows?",
 )
 def ask_gate(request: TokenRequest, slug: str, question: GateQuestion) -> GateAnswer:
-    found = traffic_gate.answer(visible_deployment(request.auth, slug, TokenScope.GATE.value))
+    answer = traffic_gate.answer(visible_deployment(request.auth, slug, TokenScope.GATE.value))
     return GateAnswer(
-        deployment=found.deployment,
-        verdict=found.verdict.value,
-        exit_code=found.verdict.exit_code,
-        summary=found.summary,
+        deployment=answer.deployment,
+        verdict=answer.verdict.value,
+        exit_code=answer.verdict.exit_code,
+        summary=answer.summary,
         reasons=[
             GateReason(check=reason.check, verdict=reason.verdict.value, summary=reason.summary)
-            for reason in found.reasons
+            for reason in answer.reasons
         ],
-        edge_limit=found.edge_limit,
-        edge_limit_seen_refusing=found.edge_limit_seen_refusing,
+        edge_limit=answer.edge_limit,
+        edge_limit_seen_refusing=answer.edge_limit_seen_refusing,
     )
 
 

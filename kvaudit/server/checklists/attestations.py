@@ -71,7 +71,7 @@ def attest(
     Attestation.objects.filter(item=found.key, valid_to=None, **scope.columns).update(
         valid_to=now, ended_by=actor, end_reason="replaced"
     )
-    made = Attestation.objects.create(
+    attestation = Attestation.objects.create(
         item=found.key,
         statement=said,
         link=link,
@@ -85,12 +85,18 @@ def attest(
     record(
         actor=actor,
         kind="attestation.made",
-        subject=f"{scope.subject} item:{found.key} attestation:{made.pk}",
+        subject=f"{scope.subject} item:{found.key} attestation:{attestation.pk}",
         digest=digest_of(
-            [said, link, evidence.pk if evidence else "", expires_at.isoformat(), made.valid_from.isoformat()]
+            [
+                said,
+                link,
+                evidence.pk if evidence else "",
+                expires_at.isoformat(),
+                attestation.valid_from.isoformat(),
+            ]
         ),
     )
-    return made
+    return attestation
 
 
 @transaction.atomic

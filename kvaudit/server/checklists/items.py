@@ -81,8 +81,8 @@ def shipped(moment: datetime | None = None) -> Checklist:
     by the first: the evidence of that time can answer its questions too."""
     versions = _versions()
     when = clock.now() if moment is None else moment
-    held = [version for version in versions if version.valid_from <= when]
-    return held[-1] if held else versions[0]
+    checklists = [version for version in versions if version.valid_from <= when]
+    return checklists[-1] if checklists else versions[0]
 
 
 def shipped_keys() -> frozenset[str]:

@@ -47,13 +47,13 @@ class Cells(Mapping[str, Cell]):
     _intervals: dict[str, list[CheckInterval]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Cell:
-        found = self._made.get(key)
-        if found is None:
+        cell = self._made.get(key)
+        if cell is None:
             item = self.items_by_key[key]
             for check in item.checks:
                 if check not in self._intervals:
                     self._intervals[check] = _of_check(check, self.states)
-            found = self._made[key] = evaluate(
+            cell = self._made[key] = evaluate(
                 item,
                 self._intervals,
                 self.moment,
@@ -62,7 +62,7 @@ class Cells(Mapping[str, Cell]):
                 waiver=self.waived.get(key),
                 mode=self.mode,
             )
-        return found
+        return cell
 
     def ranks(self) -> dict[str, int]:
         """Check -> the worst of its states (`RANK`). A page asks it of every deployment, and makes few cells."""
@@ -85,11 +85,11 @@ class Cells(Mapping[str, Cell]):
 
 def _of_check(check: str, states: Sequence[tuple[Any, ...]]) -> list[CheckInterval]:
     """The deployment's own and those of its nodes: always in one order."""
-    found = [CheckInterval._make(row) for row in states if row[3] == check]
+    intervals = [CheckInterval._make(row) for row in states if row[3] == check]
     return (
-        sorted(found, key=lambda interval: (interval.since, interval.run_id, interval.verdict))
-        if len(found) > 1
-        else found
+        sorted(intervals, key=lambda interval: (interval.since, interval.run_id, interval.verdict))
+        if len(intervals) > 1
+        else intervals
     )
 
 

@@ -74,9 +74,9 @@ def create_item(*, team: Team, spec: ItemSpec, actor: Actor) -> OwnItem:
         raise ItemProblem(f"{team.slug} already has an item {spec.key}.")
     if held.count() >= MOST_PER_TEAM:
         raise ItemProblem(f"A team has at most {MOST_PER_TEAM} items of its own: retire one first.")
-    made = OwnItem.objects.create(team=team, created_by=_user(actor), **_columns(spec))
-    _record(made, actor, "item.made")
-    return made
+    item = OwnItem.objects.create(team=team, created_by=_user(actor), **_columns(spec))
+    _record(item, actor, "item.made")
+    return item
 
 
 @transaction.atomic

@@ -52,7 +52,7 @@ def request_waiver(
     same = Waiver.objects.pending(now).filter(item=found.key, **scope.columns)
     if same.exists():
         raise ClaimProblem(f"A waiver of item {found.key} for {scope} already waits for an approver.")
-    made = Waiver.objects.create(
+    waiver = Waiver.objects.create(
         item=found.key,
         reason=why,
         requester=actor,
@@ -60,8 +60,8 @@ def request_waiver(
         expires_at=expires_at,
         **scope.columns,
     )
-    _record(made, scope, actor, "waiver.requested")
-    return made
+    _record(waiver, scope, actor, "waiver.requested")
+    return waiver
 
 
 @transaction.atomic

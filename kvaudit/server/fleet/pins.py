@@ -63,12 +63,12 @@ def shipped() -> Mapping[str, InForce]:
     return {pin.engine: InForce(pin.engine, pin.text) for pin in map(parse_pin, Rules().pins)}
 
 
-def state_of(version: str, held: InForce | None) -> PinState:
+def state_of(version: str, pin: InForce | None) -> PinState:
     """How a build stands to the pin of its engine, as the check ``version`` judges it."""
-    if held is None:
+    if pin is None:
         return PinState.UNPINNED
     try:
-        allowed = holds(parse_build(version), parse_range(held.specifier))
+        allowed = holds(parse_build(version), parse_range(pin.specifier))
     except ValueError:  # written by another release; the check says so as an error
         return PinState.UNDECIDED
     return PinState.UNDECIDED if allowed is None else PinState.MET if allowed else PinState.OUTSIDE

@@ -91,11 +91,11 @@ def approve_session(*, deployment: Deployment, digest: str, actor: User, reason:
         )
     now = clock.now()
     end_approval(locked, now)
-    made = SessionApproval.objects.create(
+    approval = SessionApproval.objects.create(
         deployment=locked, digest=digest, approved_by=actor, reason=reason.strip()[:500], valid_from=now
     )
     record(actor=actor, kind="session.approved", subject=f"deployment:{locked.slug}", digest=digest)
-    return made
+    return approval
 
 
 @transaction.atomic

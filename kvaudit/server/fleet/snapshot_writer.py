@@ -55,7 +55,7 @@ def record_batch(batch: Sequence[RunReadings]) -> list[list[FingerprintChange]]:
     confirmed: dict[int, datetime] = {}
     changes = [_record(read, nodes, currents, confirmed) for read in batch]
     _confirm(confirmed)
-    return [[change for change in found if change.significant] for found in changes]
+    return [[change for change in changes if change.significant] for changes in changes]
 
 
 def _record(

@@ -82,23 +82,23 @@ def _act(change: StateChange, deployment: Deployment) -> None:
 def attach(*, deployment: Deployment, kind: Kind, result: Result) -> Incident:
     """Give the fail to the incident of this kind that lasts, or open one. The caller holds the
     deployment's lock."""
-    held = (
+    incident = (
         Incident.objects.lasting()
         .select_for_update(of=("self",))
         .select_related("deployment__team")
         .filter(deployment=deployment, kind=kind)
         .first()
     )
-    if held is None:
-        held = _open(deployment, kind, result)
-    _cite(held, result)
-    if held.severity == Severity.CRITICAL and held.state in (State.OPEN, State.MITIGATED):
+    if incident is None:
+        incident = _open(deployment, kind, result)
+    _cite(incident, result)
+    if incident.severity == Severity.CRITICAL and incident.state in (State.OPEN, State.MITIGATED):
         quarantining.begin(
-            held,
+            incident,
             actor=CONSUMER,
             reason=f"A verified leak: {result.check_id} failed in run {result.run_id}.",
         )
-    return held
+    return incident
 
 
 def _open(deployment: Deployment, kind: Kind, result: Result) -> Incident:
@@ -113,7 +113,7 @@ def _open(deployment: Deployment, kind: Kind, result: Result) -> Incident:
         .order_by("-last_confirmed")
         .first()
     )
-    made = Incident.objects.create(
+    incident = Incident.objects.create(
         deployment=deployment,
         kind=kind,
         title=f"{kind.label} on {deployment.slug}, shown by {result.check_id}"[:200],
@@ -126,8 +126,8 @@ def _open(deployment: Deployment, kind: Kind, result: Result) -> Incident:
         window_to=result.observed_at,
         window_check=result.check_id,
     )
-    note(made, actor=CONSUMER, before="", reason=result.summary, at=made.opened_at)
-    return made
+    note(incident, actor=CONSUMER, before="", reason=result.summary, at=incident.opened_at)
+    return incident
 
 
 def _cite(incident: Incident, result: Result) -> None:
@@ -243,7 +243,7 @@ def open_by_hand(
         raise IncidentProblem("The shortest affected length is a number of tokens above 0.")
     lock_deployments([deployment.pk])
     roles, builds = _running(deployment)
-    made = Incident.objects.create(
+    incident = Incident.objects.create(
         deployment=deployment,
         kind=Kind.OTHER,
         title=named,
@@ -255,9 +255,9 @@ def open_by_hand(
         builds=sorted(builds),
     )
     if quarantine:
-        quarantining.begin(made, actor=actor, reason=f"Incident {made.pk}: {named}")
-    note(made, actor=actor, before="", reason=named, at=made.opened_at)
-    return made
+        quarantining.begin(incident, actor=actor, reason=f"Incident {incident.pk}: {named}")
+    note(incident, actor=actor, before="", reason=named, at=incident.opened_at)
+    return incident
 
 
 def checks_of(incident: Incident) -> list[str]:

@@ -82,7 +82,7 @@ def put_event(
     if at > clock.now():
         raise IncidentProblem("A timeline holds what has happened: that moment is still to come.")
     series = _close(row, replaces)
-    made = TimelineEvent.objects.create(
+    event = TimelineEvent.objects.create(
         incident=row,
         series=series,
         at=at,
@@ -91,8 +91,8 @@ def put_event(
         confidence=confidence,
         author=actor_name(actor),
     )
-    _recorded(row, actor, "postmortem.event", [str(series), at.isoformat(), said, made.source, confidence])
-    return made
+    _recorded(row, actor, "postmortem.event", [str(series), at.isoformat(), said, event.source, confidence])
+    return event
 
 
 @transaction.atomic
@@ -116,7 +116,7 @@ def put_impact(
     if certainty != Certainty.UNKNOWN and not source.strip():
         raise IncidentProblem("A known or estimated number needs its source: a count, a log, a run.")
     series = _close(row, replaces)
-    made = ImpactLine.objects.create(
+    line = ImpactLine.objects.create(
         incident=row,
         series=series,
         measure=measure,
@@ -125,8 +125,8 @@ def put_impact(
         source=clean_text(source.strip(), 500),
         author=actor_name(actor),
     )
-    _recorded(row, actor, "postmortem.impact", [str(series), measure, certainty, said, made.source])
-    return made
+    _recorded(row, actor, "postmortem.impact", [str(series), measure, certainty, said, line.source])
+    return line
 
 
 @transaction.atomic
@@ -143,9 +143,9 @@ def add_cause(*, incident: Incident, actor: User, text: str) -> Cause:
     said = clean_text(text.strip(), 4_000)
     if not said:
         raise IncidentProblem("Say what the cause is.")
-    made = Cause.objects.create(incident=row, text=said, author=actor_name(actor))
-    _recorded(row, actor, "postmortem.cause", [made.pk, said])
-    return made
+    cause = Cause.objects.create(incident=row, text=said, author=actor_name(actor))
+    _recorded(row, actor, "postmortem.cause", [cause.pk, said])
+    return cause
 
 
 @transaction.atomic
@@ -172,12 +172,12 @@ def add_action(
         )
     if enforced_by not in dict(action_enforcement.choices(row.deployment)):
         raise IncidentProblem("Tie it to the check or checklist item that will fail if it is undone.")
-    made = ActionItem.objects.create(incident=row, title=named, owner=owner, due=due, enforced_by=enforced_by)
-    ActionChange.objects.create(item=made, actor=actor_name(actor), after=made.state, reason="added")
+    item = ActionItem.objects.create(incident=row, title=named, owner=owner, due=due, enforced_by=enforced_by)
+    ActionChange.objects.create(item=item, actor=actor_name(actor), after=item.state, reason="added")
     _recorded(
-        row, actor, "action.added", [made.pk, named, owner.get_username(), due.isoformat(), enforced_by]
+        row, actor, "action.added", [item.pk, named, owner.get_username(), due.isoformat(), enforced_by]
     )
-    return made
+    return item
 
 
 @transaction.atomic

@@ -52,14 +52,14 @@ def record_fix(*, incident: Incident, actor: User, description: str) -> Fix:
         raise IncidentProblem("Say what was changed: the build, the pool, the limit at the edge.")
     if row.state == State.OPEN:
         move(incident=row, to=State.MITIGATED, actor=actor, reason=f"Fix: {said}")
-    made = Fix.objects.create(incident=row, fixer=actor, description=said)
+    fix = Fix.objects.create(incident=row, fixer=actor, description=said)
     record(
         actor=actor,
         kind="incident.fix_recorded",
-        subject=f"incident:{row.pk} fix:{made.pk}",
-        digest=digest_of([said, made.at.isoformat()]),
+        subject=f"incident:{row.pk} fix:{fix.pk}",
+        digest=digest_of([said, fix.at.isoformat()]),
     )
-    return made
+    return fix
 
 
 @transaction.atomic
@@ -109,13 +109,13 @@ def upload_result(
     if not said:
         raise IncidentProblem("Say which script it was, who ran it, and against what.")
     try:
-        kept = store(file)
+        evidence = store(file)
     except ClaimProblem as problem:
         raise IncidentProblem(str(problem)) from None
-    made = ExternalResult.objects.create(
+    result = ExternalResult.objects.create(
         incident=row,
         uploader=actor,
-        evidence=kept,
+        evidence=evidence,
         name=clean_text(file.name, 200) or "result",
         leaked=leaked,
         description=said,
@@ -124,10 +124,10 @@ def upload_result(
     record(
         actor=actor,
         kind="incident.external_result",
-        subject=f"incident:{row.pk} external:{made.pk}",
-        digest=kept.pk,
+        subject=f"incident:{row.pk} external:{result.pk}",
+        digest=evidence.pk,
     )
-    return made
+    return result
 
 
 @transaction.atomic
@@ -142,16 +142,16 @@ def request_override(*, incident: Incident, actor: User, reason: str) -> Overrid
         raise IncidentProblem("Say why it cannot wait for the tests, and what protects tenants meanwhile.")
     if row.overrides.filter(approved=None).exists():
         raise IncidentProblem("An override of this incident already waits for an approver.")
-    made = Override.objects.create(
+    override = Override.objects.create(
         incident=row, reason=why, requester=actor, fingerprint=fingerprint_of(row.deployment)
     )
     record(
         actor=actor,
         kind="incident.override_requested",
-        subject=f"incident:{row.pk} override:{made.pk}",
-        digest=digest_of([why, made.fingerprint]),
+        subject=f"incident:{row.pk} override:{override.pk}",
+        digest=digest_of([why, override.fingerprint]),
     )
-    return made
+    return override
 
 
 @transaction.atomic

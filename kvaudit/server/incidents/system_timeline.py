@@ -35,13 +35,13 @@ def events_of(incident: Incident) -> list[SystemEvent]:
     """Oldest first, from three days before the window to the end (or now). Five queries."""
     start = (incident.window_from or incident.first_evidence_at or incident.opened_at) - BEFORE
     end = incident.closed_at or clock.now()
-    found = [*_changes(incident, start, end), *_small_changes(incident, start, end)]
-    found += [*_alerts(incident, start, end), *_active_runs(incident, start, end)]
-    found += [
+    events = [*_changes(incident, start, end), *_small_changes(incident, start, end)]
+    events += [*_alerts(incident, start, end), *_active_runs(incident, start, end)]
+    events += [
         SystemEvent(step.at, "incident", f"{step.actor}: {step.after}. {step.reason}")
         for step in incident.transitions.all()
     ]
-    return sorted(found, key=lambda event: event.at)
+    return sorted(events, key=lambda event: event.at)
 
 
 def _changes(incident: Incident, start: datetime, end: datetime) -> list[SystemEvent]:

@@ -66,7 +66,7 @@ def move(
 
 def note(incident: Incident, *, actor: Actor, before: str, reason: str, at: datetime) -> Transition:
     """The history row of a step that has been taken, and its entry in the ledger."""
-    made = Transition.objects.create(
+    transition = Transition.objects.create(
         incident=incident,
         at=at,
         actor=actor_name(actor)[:200],
@@ -78,9 +78,9 @@ def note(incident: Incident, *, actor: Actor, before: str, reason: str, at: date
         actor=actor,
         kind=f"incident.{incident.state}",
         subject=f"incident:{incident.pk} deployment:{incident.deployment.slug}",
-        digest=digest_of([before, incident.state, made.reason, at.isoformat()]),
+        digest=digest_of([before, incident.state, transition.reason, at.isoformat()]),
     )
-    return made
+    return transition
 
 
 def locked(incident: Incident) -> Incident:

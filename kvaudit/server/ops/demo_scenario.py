@@ -75,16 +75,16 @@ class _Scenario:
 
     def leak(self) -> Incident:
         """The incident that the leak has opened; an audit is asked for when nothing has looked yet."""
-        found = self._lasting()
-        if found is None:
+        incident = self._lasting()
+        if incident is None:
             self.say(f"{self.deployment.slug}: no leak is known yet; its boundary is audited now.")
             run = audit_now(deployment=self.deployment, actor=ACTOR, checks=SHOWS_IT)
             self._ended([run])
-            found = self._until(
+            incident = self._until(
                 self._lasting, "the audit found no leak: is the lab's deployment mended already?"
             )
-        self.say(f"Incident {found.pk}: {found.title}. The deployment is under quarantine.")
-        return found
+        self.say(f"Incident {incident.pk}: {incident.title}. The deployment is under quarantine.")
+        return incident
 
     def mitigate(self, incident: Incident) -> Incident:
         shortest = incident.affected_from
@@ -132,10 +132,10 @@ class _Scenario:
                 f"  {'met    ' if requirement.met else 'NOT met'} {requirement.title}: {requirement.sentence}"
             )
         try:
-            made = restore.release(incident=incident, actor=self.lead)
+            release = restore.release(incident=incident, actor=self.lead)
         except IncidentProblem as problem:
             raise ScenarioFault(str(problem)) from None
-        self.say(f"Released on fingerprint {made.fingerprint} by {made.released_by.get_username()}.")
+        self.say(f"Released on fingerprint {release.fingerprint} by {release.released_by.get_username()}.")
         return Incident.objects.select_related("deployment__team").get(pk=incident.pk)
 
     def write(self, incident: Incident) -> None:

@@ -116,11 +116,11 @@ def _clocks() -> Iterator[Metric]:
 
 def _room() -> Iterator[Metric]:
     """The disk of the state folder, where this is one machine."""
-    found = disk.room(Path(settings.STATE_FOLDER)) if settings.STATE_FOLDER else None
-    if found is not None:
+    room = disk.room(Path(settings.STATE_FOLDER)) if settings.STATE_FOLDER else None
+    if room is not None:
         text = "Bytes left on the disk of the state folder."
-        yield GaugeMetricFamily("kvaudit_state_free_bytes", text, value=found.free)
-        yield GaugeMetricFamily("kvaudit_state_size_bytes", "Size of that disk.", value=found.size)
+        yield GaugeMetricFamily("kvaudit_state_free_bytes", text, value=room.free)
+        yield GaugeMetricFamily("kvaudit_state_size_bytes", "Size of that disk.", value=room.size)
 
 
 def exposition() -> tuple[bytes, str]:

@@ -83,10 +83,10 @@ class State:
     def require_room(folders: Iterable[Path]) -> None:
         """Raise `StateFault` when the disk of one of these folders has not the room that a start takes."""
         for folder in folders:
-            found = disk.room(folder)
-            if found is not None and found.free < disk.LEAST_TO_START:
+            room = disk.room(folder)
+            if room is not None and room.free < disk.LEAST_TO_START:
                 raise StateFault(
-                    f"The disk of {folder} is full ({found.in_words()} free, {disk.LEAST_TO_START // 2**20} MB are "
+                    f"The disk of {folder} is full ({room.in_words()} free, {disk.LEAST_TO_START // 2**20} MB are "
                     "needed): make room on it, or choose another folder with KVAUDIT_STATE."
                 )
 

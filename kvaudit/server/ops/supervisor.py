@@ -129,9 +129,9 @@ class Supervisor:
         if self._unwritten:
             self._remember()
         for folder in self.disks:
-            found = disk.room(folder)
-            said = disk.sentence(found) if found else ""
-            was_full, full = folder in self._full, bool(found and found.full)
+            room = disk.room(folder)
+            said = disk.sentence(room) if room else ""
+            was_full, full = folder in self._full, bool(room and room.full)
             (self._full.add if full else self._full.discard)(folder)
             if was_full and not full:
                 self.progress.say(f"the disk of {folder} has room again")

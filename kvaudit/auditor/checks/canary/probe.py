@@ -198,11 +198,11 @@ class CanarySender:
                 self._seen.left_out[cell.name] = lost[-1].outcome.value
 
     async def _cell(self, cell: Cell, number: int) -> None:
-        found = await self._ask(cell, number)
-        hits = [one for one in found if one.verified]
+        sightings = await self._ask(cell, number)
+        hits = [one for one in sightings if one.verified]
         if hits:
             await self._after_a_hit(cell, number, hits[0])
-        if any(one.suspicious for one in found):
+        if any(one.suspicious for one in sightings):
             for _ in range(REPEATS_OF_SUSPICION):
                 again = await self._ask(cell, number)
                 if hits := [one for one in again if one.verified]:
@@ -233,15 +233,15 @@ class CanarySender:
         if reply.outcome is Outcome.ANSWERED:
             seen.own_tokens += cell.tokens + (reply.completion_tokens or 0)
         # Truncated and cancelled answers are searched too: a marker in half an answer is a leak.
-        found = [
+        sightings = [
             self._sighting(match, tenant, cell, number, reply.text)
             for match in self._matcher.find(reply.text, own=marker)
         ]
-        seen.sightings.extend(found)
-        if not any(one.verified for one in found) and (problem := await harmed(prober, reply)):
+        seen.sightings.extend(sightings)
+        if not any(one.verified for one in sightings) and (problem := await harmed(prober, reply)):
             seen.unhealthy = problem
             raise Stop(f"Stopped at {cell.tokens:,} tokens: {problem}", harm=True)
-        return found
+        return sightings
 
     def _plant(self, marker: Marker, prompt: Prompt) -> None:
         """Live from before it is sent."""

@@ -180,11 +180,13 @@ class ConcurrencySender:
     def search(self, reply: Reply, own: Marker, noted: Trial) -> None:
         """Look for any other marker, in half answers too. Raises `Stop` on a hit."""
         arm = noted.name
-        found = [self._sighting(match, reply, own, arm) for match in self._matcher.find(reply.text, own=own)]
-        self.seen.sightings.extend(found)
-        if found or reply.outcome is not Outcome.CANCELLED:
+        sightings = [
+            self._sighting(match, reply, own, arm) for match in self._matcher.find(reply.text, own=own)
+        ]
+        self.seen.sightings.extend(sightings)
+        if sightings or reply.outcome is not Outcome.CANCELLED:
             self.seen.evidence.extend(labelled_evidence(reply, noted))
-        for one in found:
+        for one in sightings:
             if not one.suspicious and not one.decoy:
                 raise Stop(f"Stopped at the first verified hit: {one.kind}, arm {arm}.", harm=True)
 

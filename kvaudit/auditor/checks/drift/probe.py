@@ -56,7 +56,7 @@ def decide(audit: Audit, changes: dict[str, tuple[FieldChange, ...]]) -> tuple[V
             "Ask the server as well (kvaudit gate --server).",
         )
     if changes:
-        what = listed(f"{name} ({_fields(found)})" for name, found in sorted(changes.items()))
+        what = listed(f"{name} ({_fields(changes)})" for name, changes in sorted(changes.items()))
         return (
             Verdict.FAIL,
             f"changed since the last reading, and the gate has not run since: {what}",
@@ -146,9 +146,9 @@ def measures(audit: Audit, changes: dict[str, tuple[FieldChange, ...]]) -> dict[
         "changes": {
             name: [
                 {"field": change.name, "before": _plain(change.before), "after": _plain(change.after)}
-                for change in found
+                for change in changes
             ]
-            for name, found in sorted(changes.items())
+            for name, changes in sorted(changes.items())
         },
     }
 

@@ -66,14 +66,14 @@ class OpenEndpointsProbe:
             known += [exposure for exposure in node.facts.exposures if exposure not in known]
         fails = [
             (name, exposure)
-            for name, found in findings.items()
-            for exposure in found
+            for name, exposures in findings.items()
+            for exposure in exposures
             if exposure.severity == "fail"
         ]
         warns = [
             (name, exposure)
-            for name, found in findings.items()
-            for exposure in found
+            for name, exposures in findings.items()
+            for exposure in exposures
             if exposure.severity != "fail"
         ]
         untold = _untold(seen, audit)
@@ -121,16 +121,16 @@ def find(answered: Answered) -> list[Exposure]:
     facts = answered.node.facts
     assert facts is not None
     surface = describe(facts.engine).surface
-    found = _secrets(answered, surface) + _acting(answered, surface) + _beside_the_key(answered, surface)
+    exposures = _secrets(answered, surface) + _acting(answered, surface) + _beside_the_key(answered, surface)
     if _open(answered, MODELS):
-        found.append(Exposure("inference routes need no key", f"GET {MODELS}", "warn"))
+        exposures.append(Exposure("inference routes need no key", f"GET {MODELS}", "warn"))
     for path in surface.telling("version"):
         if "version" in (_json(answered.answers.get(path)) or {}):
-            found.append(Exposure("the version can be read without a key", f"GET {path}", "warn"))
+            exposures.append(Exposure("the version can be read without a key", f"GET {path}", "warn"))
     for path in surface.telling("metrics"):
         if _shows_metrics(answered, path):
-            found.append(Exposure("metrics can be read without a key", f"GET {path}", "warn"))
-    return sorted(found, key=lambda exposure: exposure.severity != "fail")
+            exposures.append(Exposure("metrics can be read without a key", f"GET {path}", "warn"))
+    return sorted(exposures, key=lambda exposure: exposure.severity != "fail")
 
 
 def _secrets(answered: Answered, surface: Surface) -> list[Exposure]:
@@ -169,7 +169,7 @@ def _acting(answered: Answered, surface: Surface) -> list[Exposure]:
 def _beside_the_key(answered: Answered, surface: Surface) -> list[Exposure]:
     """Routes outside the prefixes that the engine's key guards: completions and tokenizers."""
     listed = answered.routes or frozenset()
-    found = [
+    exposures = [
         Exposure(
             f"{path} serves full completions without a key although /v1 asks for one",
             f"GET {ROUTES}, GET {MODELS}",
@@ -180,8 +180,8 @@ def _beside_the_key(answered: Answered, surface: Surface) -> list[Exposure]:
     ]
     if tokenizers := [path for path in surface.tokenizers if path in listed]:
         what = f"the tokenizer needs no key: {', '.join(tokenizers)}"
-        found.append(Exposure(what, f"GET {ROUTES}", "warn"))
-    return found
+        exposures.append(Exposure(what, f"GET {ROUTES}", "warn"))
+    return exposures
 
 
 def _key_required(answered: Answered) -> bool:
@@ -297,8 +297,8 @@ def measures(findings: Mapping[str, Sequence[Exposure]], seen: Seen, untold: Seq
     return {
         "findings": [
             {"node": name, "what": change.what, "where": change.where, "severity": change.severity}
-            for name, found in sorted(findings.items())
-            for change in found
+            for name, exposures in sorted(findings.items())
+            for change in exposures
         ],
         "asked": {
             answered.node.name: {path: answer.status for path, answer in sorted(answered.answers.items())}

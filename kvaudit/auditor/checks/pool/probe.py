@@ -53,27 +53,29 @@ class PoolProbe:
         if problem:
             return Result(self.id, Verdict.ERROR, problem, next="Correct the rule and run the check again.")
         nodes = measure_nodes(audit)
-        found = Findings()
-        found.errors += unread(audit)
-        judge_coverage(audit, nodes, found)
+        findings = Findings()
+        findings.errors += unread(audit)
+        judge_coverage(audit, nodes, findings)
         for node in nodes:
-            judge_node(node, audit, found)
+            judge_node(node, audit, findings)
         silent = [node for node in audit.nodes if node.facts is None]
         zone, zone_note = danger_zone(nodes, decode_unread=any(node.role == "decode" for node in silent))
-        too_small = bool(found.fails)
-        judge_pairing(nodes, found)
-        severity = grade(nodes, zone) if too_small else ("high" if found.fails else "")
-        verdict = found.verdict()
+        too_small = bool(findings.fails)
+        judge_pairing(nodes, findings)
+        severity = grade(nodes, zone) if too_small else ("high" if findings.fails else "")
+        verdict = findings.verdict()
         if verdict is Verdict.PASS and not nodes:
             verdict = Verdict.INCONCLUSIVE  # cannot happen while coverage asks for a node; kept fail closed
         return Result(
             check=self.id,
             verdict=verdict,
-            summary=summarise(verdict, found, nodes, audit, zone if too_small else None, zone_note, severity),
-            measures=measures(nodes, audit, zone, found),
-            next=advise(verdict, found, nodes, audit, too_small),
+            summary=summarise(
+                verdict, findings, nodes, audit, zone if too_small else None, zone_note, severity
+            ),
+            measures=measures(nodes, audit, zone, findings),
+            next=advise(verdict, findings, nodes, audit, too_small),
             does_not_prove=DOES_NOT_PROVE,
-            warn=bool(found.warnings) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
+            warn=bool(findings.warnings) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
             severity=severity,
             evidence=evidence(audit),
         )
@@ -93,68 +95,68 @@ def bad_rules(audit: Audit) -> str:
     return ""
 
 
-def judge_coverage(audit: Audit, nodes: Sequence[NodePool], found: Findings) -> None:
+def judge_coverage(audit: Audit, nodes: Sequence[NodePool], findings: Findings) -> None:
     """Was everything read that the verdict speaks of? An empty list of nodes never passes."""
     given_routers = routers(audit)
     workers = unlisted_workers(audit)
     if not nodes and given_routers:
         known = f"give its workers: {', '.join(workers)}" if workers else "give the URLs of its workers"
-        found.unknowns.append(f"only the router was given; {known}")
+        findings.unknowns.append(f"only the router was given; {known}")
     elif not audit.nodes:
-        found.unknowns.append("no node was given, so no pool was read")
+        findings.unknowns.append("no node was given, so no pool was read")
     elif workers and audit.complete:
-        found.unknowns.append(
+        findings.unknowns.append(
             f"the router {given_routers[0].name} lists workers that were not read: {', '.join(workers)}"
         )
     elif workers:
-        found.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
+        findings.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
     for role in missing_roles(audit):
-        found.unknowns.append(f"no {role} node of {audit.deployment} was read")
+        findings.unknowns.append(f"no {role} node of {audit.deployment} was read")
     for node in nodes:
         if node.node.role and node.node.role != node.role:
-            found.warnings.append(
+            findings.warnings.append(
                 f"{node.node.name} was given as {node.node.role} but says it is {node.role}"
             )
 
 
-def judge_node(pool: NodePool, audit: Audit, found: Findings) -> None:
+def judge_node(pool: NodePool, audit: Audit, findings: Findings) -> None:
     """One node: pool >= headroom x C, with every number known."""
     name, headroom = pool.node.name, audit.rules.headroom
     if pool.pool.value is None:
-        found.unknowns.append(f"{name} does not expose its KV pool ({pool.pool.source})")
+        findings.unknowns.append(f"{name} does not expose its KV pool ({pool.pool.source})")
     if pool.context.value is None:
-        found.unknowns.append(
+        findings.unknowns.append(
             f"{name} does not expose its context length ({pool.context.source}); declare it with --context"
         )
     if pool.pool.value is None or pool.context.value is None:
         return
     required = required_tokens(headroom, pool.context.value)
     if pool.pool.value < required:
-        found.fails.append(
+        findings.fails.append(
             f"the KV pool of {name} holds {thousands(pool.pool.value)} tokens, below the "
             f"{thousands(required)} required for requests of {thousands(pool.context.value)} "
             f"(headroom {headroom:g})"
         )
         return
-    _judge_edge(pool, audit, found)
-    _judge_low_confidence(pool, found)
+    _judge_edge(pool, audit, findings)
+    _judge_low_confidence(pool, findings)
     buffer = audit.rules.disagg_buffer
     if buffer is not None and pool.role != "unified" and buffer < pool.context.value:
-        found.fails.append(
+        findings.fails.append(
             f"the declared transfer buffer holds {thousands(buffer)} tokens, below the "
             f"{thousands(pool.context.value)} that {name} accepts"
         )
     if pool.context.state.value == "declared" and not pool.facts.context.known:
-        found.warnings.append(f"the context of {name} is declared, not read from the process")
+        findings.warnings.append(f"the context of {name} is declared, not read from the process")
     reachable = pool.reachable(None)
     if reachable is not None and reachable < pool.context.value:
-        found.warnings.append(
+        findings.warnings.append(
             f"{name} itself refuses prompts from {thousands(pool.limit.value or reachable)} tokens on, "
             f"although {thousands(pool.context.value)} are announced"
         )
 
 
-def _judge_edge(pool: NodePool, audit: Audit, found: Findings) -> None:
+def _judge_edge(pool: NodePool, audit: Audit, findings: Findings) -> None:
     """A declared edge limit carries a pass only once it has been seen refusing; it is not needed
     where the pool holds the whole context anyway."""
     if pool.context.source != EDGE:
@@ -165,26 +167,26 @@ def _judge_edge(pool: NodePool, audit: Audit, found: Findings) -> None:
     ):
         return
     if audit.history is None:
-        found.unknowns.append("the edge limit has not been seen refusing (history not consulted)")
+        findings.unknowns.append("the edge limit has not been seen refusing (history not consulted)")
     elif not audit.history.edge_limit_seen_refusing:
-        found.unknowns.append("the edge limit has not been seen refusing: run the rejection check")
+        findings.unknowns.append("the edge limit has not been seen refusing: run the rejection check")
 
 
-def _judge_low_confidence(pool: NodePool, found: Findings) -> None:
+def _judge_low_confidence(pool: NodePool, findings: Findings) -> None:
     """An upper bound that happens to suffice proves nothing (vLLM's hybrid models overstate 4 x); an
     adapter that only doubts its number says so in a note."""
     if "low confidence" in pool.pool.source.lower():
-        found.unknowns.append(f"the pool of {pool.node.name} is only an upper bound ({pool.pool.source})")
-    found.warnings += [
+        findings.unknowns.append(f"the pool of {pool.node.name} is only an upper bound ({pool.pool.source})")
+    findings.warnings += [
         f"{pool.node.name}: {note}" for note in pool.facts.notes if "low confidence" in note.lower()
     ]
 
 
-def judge_pairing(nodes: Sequence[NodePool], found: Findings) -> None:
+def judge_pairing(nodes: Sequence[NodePool], findings: Findings) -> None:
     """Prefill and decode must agree on the layout that they exchange, and on truncation."""
     prefill = [node for node in nodes if node.role == "prefill"]
     decode = [node for node in nodes if node.role == "decode"]
-    _judge_truncation(prefill, decode, found)
+    _judge_truncation(prefill, decode, findings)
     if not prefill or not decode:
         return
     for title, values in (
@@ -195,15 +197,15 @@ def judge_pairing(nodes: Sequence[NodePool], found: Findings) -> None:
         first = {value for value in map(values, prefill) if value is not None}
         second = {value for value in map(values, decode) if value is not None}
         if first and second and len(first | second) > 1:
-            found.fails.append(
+            findings.fails.append(
                 f"prefill and decode disagree on {title}: {_shown(first)} against {_shown(second)}"
             )
     models = {node.facts.model.value for node in (*prefill, *decode) if node.facts.model.known}
     if len(models) > 1:
-        found.warnings.append(f"the nodes name different models: {_shown(models)}")
+        findings.warnings.append(f"the nodes name different models: {_shown(models)}")
 
 
-def _judge_truncation(prefill: Sequence[NodePool], decode: Sequence[NodePool], found: Findings) -> None:
+def _judge_truncation(prefill: Sequence[NodePool], decode: Sequence[NodePool], findings: Findings) -> None:
     """allow_auto_truncate cuts the prompt on one side only when the limits differ; no release read
     through 0.5.23 compares the lengths."""
     truncating = [
@@ -215,13 +217,13 @@ def _judge_truncation(prefill: Sequence[NodePool], decode: Sequence[NodePool], f
     limits = {node.limit.value for node in (*prefill, *decode)}
     if prefill and decode and None not in limits:
         if len(limits) > 1:
-            found.fails.append(
+            findings.fails.append(
                 f"allow_auto_truncate is on ({names}) while the input limits differ "
                 f"({_shown(limits)}): decode may read pages that prefill never wrote"
             )
         return
     missing = "both roles were not given" if not (prefill and decode) else "an input limit is not exposed"
-    found.unknowns.append(
+    findings.unknowns.append(
         f"allow_auto_truncate is on ({names}) and {missing}, so equal limits cannot be shown"
     )
 

@@ -23,12 +23,12 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
 
     def verdict(self) -> Verdict:
-        found = (
+        verdicts = (
             [Verdict.FAIL] * bool(self.fails)
             + [Verdict.ERROR] * bool(self.errors)
             + [Verdict.INCONCLUSIVE] * bool(self.unknowns)
         )
-        return roll_up(found or [Verdict.PASS])
+        return roll_up(verdicts or [Verdict.PASS])
 
     def headline(self) -> list[str]:
         """The sentences of the worst kind found."""
@@ -36,7 +36,7 @@ class Findings:
 
 
 def measures(
-    nodes: Sequence[NodePool], audit: Audit, zone: tuple[int, int] | None, found: Findings
+    nodes: Sequence[NodePool], audit: Audit, zone: tuple[int, int] | None, findings: Findings
 ) -> dict[str, Any]:
     """Plain JSON; every length in tokens, null where it is not known."""
     pools = [node.pool.value for node in nodes if node.pool.value is not None]
@@ -59,7 +59,7 @@ def measures(
         "full_context_requests": min(fits, default=None),
         "edge_limit": audit.rules.edge_limit,
         "scope": scope([node.node for node in nodes]),
-        "warnings": [sentence(warning) for warning in found.warnings],
+        "warnings": [sentence(warning) for warning in findings.warnings],
         "nodes": [
             {
                 "name": node.node.name,
@@ -83,7 +83,7 @@ def measures(
 
 def summarise(
     verdict: Verdict,
-    found: Findings,
+    findings: Findings,
     nodes: Sequence[NodePool],
     audit: Audit,
     zone: tuple[int, int] | None,
@@ -93,14 +93,14 @@ def summarise(
     """One sentence for a person on call, with the scope in it."""
     where = scope([node.node for node in nodes])
     if verdict is not Verdict.PASS:
-        first, *others = found.headline()
+        first, *others = findings.headline()
         text = f"Of {where}: {first}" if nodes else first
         if zone is not None:
             leaks = severity == "critical"
             path = "reach the rejection path that leaks" if leaks else "are refused by prefill alone"
             text += f"; prompts of {zone_in_words(zone)} tokens {path}"
             text += f" ({zone_note})" if zone_note else ""
-        elif found.fails and zone_note and any(node.role == "prefill" for node in nodes):
+        elif findings.fails and zone_note and any(node.role == "prefill" for node in nodes):
             text += f" ({zone_note})"
         if others:
             text += f"; and {len(others)} more: {'; '.join(others)}"

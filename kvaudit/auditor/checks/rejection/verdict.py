@@ -74,16 +74,16 @@ def _no_honest_error(ladder: Ladder) -> str:
 
 def _never_answered(ladder: Ladder) -> str:
     limit = ladder.limit
-    late = [one for one in ladder.trials if one.late and limit and one.tokens >= limit]
-    if len(late) < 2:
+    trials = [one for one in ladder.trials if one.late and limit and one.tokens >= limit]
+    if len(trials) < 2:
         return ""
     how = (
-        f"are never answered (no error in {late[0].seconds:.0f} s)"
-        if late[0].outcome is Outcome.TIMED_OUT
-        else f"wait {late[0].seconds:.0f} s and then end in an internal time-out ({late[0].status})"
+        f"are never answered (no error in {trials[0].seconds:.0f} s)"
+        if trials[0].outcome is Outcome.TIMED_OUT
+        else f"wait {trials[0].seconds:.0f} s and then end in an internal time-out ({trials[0].status})"
     )
     return (
-        f"Prompts of {late[0].tokens:,} tokens and more {how} while ordinary requests are answered: the refusal "
+        f"Prompts of {trials[0].tokens:,} tokens and more {how} while ordinary requests are answered: the refusal "
         "does not reach the client."
     )
 

@@ -141,7 +141,7 @@ class SessionWire(Protocol):
 
 def names_in(template: str) -> list[str]:
     """Names of the holes of a template, in order."""
-    return [found[1] for found in _HOLE.finditer(template)]
+    return [match[1] for match in _HOLE.finditer(template)]
 
 
 def path_problem(path: str) -> str:

@@ -55,25 +55,31 @@ class SessionSender:
     # -- one request -----------------------------------------------------------------------------
 
     async def send(
-        self, account: int, step: Step, held: HeldSession | None, *, size: int = 1, cut: float | None = None
+        self,
+        account: int,
+        step: Step,
+        session: HeldSession | None,
+        *,
+        size: int = 1,
+        cut: float | None = None,
     ) -> Answer:
         """Send a step for a session; markers that it writes belong to ``held``."""
 
         def fill(name: str) -> str:
             if name == "marker":
                 token = draw_token(self.wire.draw)
-                if held is not None:
-                    held.markers.append(token)
-                    self._owners[token] = held
+                if session is not None:
+                    session.markers.append(token)
+                    self._owners[token] = session
                 return token
             if name == "size":
                 return str(size)
-            if held is None or name not in held.values:
+            if session is None or name not in session.values:
                 raise UnusablePlan(
                     f"{step.method} {step.path} needs {{{{{name}}}}}, and no earlier answer held it: check the pointer "
                     "that captures it."
                 )
-            return held.values[name]
+            return session.values[name]
 
         self.seen.requests += 1
         answer = await self.wire.call(account, step, fill, shared=self.shared, cut=cut)
@@ -83,20 +89,20 @@ class SessionSender:
             self._admitted.add(account)
         elif answer.status in (401, 403) and account not in self._admitted and not self.seen.denied:
             self.seen.denied = f"{self.wire.accounts[account]} ({answer.status})"
-        if held is not None:
-            held.values.update(answer.captured)
+        if session is not None:
+            session.values.update(answer.captured)
         return answer
 
     async def all_of(
-        self, name: str, account: int, held: HeldSession | None, *, size: int = 1
+        self, name: str, account: int, session: HeldSession | None, *, size: int = 1
     ) -> list[Answer]:
-        return [await self.send(account, step, held, size=size) for step in self.wire.plan.of(name)]
+        return [await self.send(account, step, session, size=size) for step in self.wire.plan.of(name)]
 
     async def claim(self, account: int, size: int = 1) -> tuple[HeldSession, bool, list[Answer]]:
         """(session, whether it was granted, answers)."""
-        held = HeldSession(account, {})
-        answers = await self.all_of("claim", account, held, size=size)
-        return held, bool(answers) and all(answer.taken for answer in answers), answers
+        session = HeldSession(account, {})
+        answers = await self.all_of("claim", account, session, size=size)
+        return session, bool(answers) and all(answer.taken for answer in answers), answers
 
     def look(self, answers: Iterable[Answer], reader: HeldSession, kind: str = "released data") -> None:
         """Note every marker in these answers that was not written by this very session."""
@@ -125,16 +131,16 @@ class SessionSender:
         """A takes ``count`` sessions and writes a marker into every field; the first is read back."""
         seeded: list[HeldSession] = []
         for number in range(count):
-            held, granted, _ = await self.claim(A)
+            session, granted, _ = await self.claim(A)
             if not granted:
                 continue
-            await self.all_of("seed", A, held)
+            await self.all_of("seed", A, session)
             self.seen.seeds += 1
-            seeded.append(held)
+            seeded.append(session)
             if number == 0:
-                text = "".join(answer.text for answer in await self.all_of("read", A, held)).lower()
-                self.seen.own_written += len(held.markers)
-                self.seen.own_read += sum(token in text for token in held.markers)
+                text = "".join(answer.text for answer in await self.all_of("read", A, session)).lower()
+                self.seen.own_written += len(session.markers)
+                self.seen.own_read += sum(token in text for token in session.markers)
         return seeded
 
     def ways(self) -> list[str]:
@@ -152,23 +158,23 @@ class SessionSender:
     async def release(self, seeded: list[HeldSession]) -> list[HeldSession]:
         """End every session in one of the ways; those that ended."""
         ways, gone, idle = self.ways(), [], False
-        for number, held in enumerate(seeded):
-            held.release = way = ways[(number + self.round) % len(ways)]
+        for number, session in enumerate(seeded):
+            session.release = way = ways[(number + self.round) % len(ways)]
             if way == "end":
-                ended = all(answer.taken for answer in await self.all_of("end", A, held))
+                ended = all(answer.taken for answer in await self.all_of("end", A, session))
             elif way == "reject":
                 # The oversize request must be refused, and what it was part of must end with it.
-                ended = all(400 <= answer.status < 500 for answer in await self.all_of("reject", A, held))
+                ended = all(400 <= answer.status < 500 for answer in await self.all_of("reject", A, session))
             else:
                 ended = idle = True
                 if way == "drop" and (reads := self.wire.plan.of("read")):
-                    await self.send(A, reads[0], held, cut=0)
+                    await self.send(A, reads[0], session, cut=0)
             book = self.seen.released if ended else self.seen.not_released
             book[way] = book.get(way, 0) + 1
             if ended:
-                gone.append(held)
-                if "slot" in held.values:
-                    self._slots.add(held.values["slot"])
+                gone.append(session)
+                if "slot" in session.values:
+                    self._slots.add(session.values["slot"])
         if idle:
             await self.wire.sleep(float(self.wire.plan.wait))
         return gone
@@ -180,44 +186,44 @@ class SessionSender:
         got: list[HeldSession] = []
         for number in range(count):
             size = largest if largest is not None and number == count - 1 else 1
-            held, granted, _ = await self.claim(B, size)
+            session, granted, _ = await self.claim(B, size)
             if not granted:
                 continue
-            got.append(held)
+            got.append(session)
             seen.claims += 1
-            if "slot" in held.values:
+            if "slot" in session.values:
                 seen.reuse_by = "slot"
-                seen.reused += held.values["slot"] in self._slots
-            self.look(await self.all_of("read", B, held), held)
+                seen.reused += session.values["slot"] in self._slots
+            self.look(await self.all_of("read", B, session), session)
             if seen.finds:
                 return got
         if seen.reuse_by != "slot" and capacity is not None:
             seen.reuse_by = "count"
             # More sessions than A had left free: the rest must be A's former ones.
             seen.reused += max(0, len(got) - max(0, capacity - seeds))
-        for held in got:
-            await self.all_of("write", B, held)
-            self.look(await self.all_of("read", B, held), held)
+        for session in got:
+            await self.all_of("write", B, session)
+            self.look(await self.all_of("read", B, session), session)
         return got
 
     async def _oversize(self) -> None:
         if self.seen.largest is None:
             return
-        held, granted, answers = await self.claim(B, self.seen.largest + 1)
+        session, granted, answers = await self.claim(B, self.seen.largest + 1)
         if any(answer.void for answer in answers):
             return
         self.seen.oversize_asked += 1
         if granted:
             self.seen.oversize_taken += 1
-            await self.all_of("end", B, held)
+            await self.all_of("end", B, session)
 
     async def stale(self, gone: list[HeldSession], holders: list[HeldSession]) -> None:
         """A comes back with handles of ended sessions: reads, writes, and B looks again."""
         seen = self.seen
-        for held in gone[:4]:
-            before = set(held.markers)
+        for session in gone[:4]:
+            before = set(session.markers)
             for name in ("read", "write"):
-                for answer in await self.all_of(name, A, held):
+                for answer in await self.all_of(name, A, session):
                     if answer.void:
                         continue
                     seen.stale_asked += 1
@@ -227,39 +233,39 @@ class SessionSender:
                             seen.stale_own += 1
                         else:
                             seen.stale_taken += 1
-                        self.look([answer], held, "stale handle")
+                        self.look([answer], session, "stale handle")
                     elif answer.status not in (401, 403, 404, 409, 410):
                         seen.stale_odd += 1
-            for token in set(held.markers) - before:
+            for token in set(session.markers) - before:
                 self._kinds[token] = "stale handle"
-        for held in holders:
-            self.look(await self.all_of("read", B, held), held)
+        for session in holders:
+            self.look(await self.all_of("read", B, session), session)
 
     async def late(self) -> None:
         """A's slow save is under way when A releases and B claims: it must not land at B."""
         save, seen = self.wire.plan.of("save"), self.seen
         if not save:
             return
-        held, granted, _ = await self.claim(A)
+        session, granted, _ = await self.claim(A)
         if not granted:
             return
         seen.late_tried += 1
-        saving = asyncio.ensure_future(self.send(A, save[0], held))
+        saving = asyncio.ensure_future(self.send(A, save[0], session))
         try:
             await self.wire.sleep(SAVE_HEAD_START)
-            for token in held.markers:
+            for token in session.markers:
                 self._kinds[token] = "late write"
-            held.release = "end"
-            await self.all_of("end", A, held)
+            session.release = "end"
+            await self.all_of("end", A, session)
             others = [await self.claim(B)]
-            while len(others) < LATE_CLAIMS and others[-1][1] and not _same_slot(others[-1][0], held):
+            while len(others) < LATE_CLAIMS and others[-1][1] and not _same_slot(others[-1][0], session):
                 others.append(await self.claim(B))
             claimed = self.wire.now()
             saved = await saving
         finally:
             saving.cancel()
             await asyncio.gather(saving, return_exceptions=True)
-        seen.late_tested += others[-1][1] and saved.at > claimed and _same_slot(others[-1][0], held)
+        seen.late_tested += others[-1][1] and saved.at > claimed and _same_slot(others[-1][0], session)
         for other, had, _ in others:
             if had:
                 self.look(await self.all_of("read", B, other), other)
@@ -276,10 +282,10 @@ class SessionSender:
             account = number % 2
             nonce = draw_token(self.wire.draw, "kn")
             asked[nonce] = account
-            held = HeldSession(account, {"nonce": nonce})
+            session = HeldSession(account, {"nonce": nonce})
             # By turns before the answer's head and right after it.
             cut = (0.002 if number % 2 else 0.0) if number % CUT_EVERY == 0 else None
-            answer = await self.send(account, echo[0], held, cut=cut)
+            answer = await self.send(account, echo[0], session, cut=cut)
             if cut is not None:
                 seen.cut += 1
                 continue

@@ -99,12 +99,12 @@ async def _round(sender: SessionSender, capacity: int | None) -> None:
     got = await sender.claims(count, free, len(seeded))
     if not seen.finds:
         await sender.stale(gone, got[:8])
-    for held in got:
-        await sender.all_of("end", 1, held)
-        held.release = "end"
-    for held in seeded:
-        if held not in gone:
-            await sender.all_of("end", 0, held)
+    for session in got:
+        await sender.all_of("end", 1, session)
+        session.release = "end"
+    for session in seeded:
+        if session not in gone:
+            await sender.all_of("end", 0, session)
     if not seen.finds:
         await sender.late()
         await sender.cancel()

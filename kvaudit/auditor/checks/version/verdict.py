@@ -47,12 +47,12 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
 
     def verdict(self) -> Verdict:
-        found = (
+        verdicts = (
             [Verdict.FAIL] * bool(self.fails)
             + [Verdict.ERROR] * bool(self.errors)
             + [Verdict.INCONCLUSIVE] * bool(self.unknowns)
         )
-        return roll_up(found or [Verdict.PASS])
+        return roll_up(verdicts or [Verdict.PASS])
 
 
 def judge_version(audit: Audit) -> Result:
@@ -63,43 +63,43 @@ def judge_version(audit: Audit) -> Result:
     except ValueError as problem:
         return Result(CHECK.id, Verdict.ERROR, str(problem), next="Correct the pin and run the check again.")
     standings = assess_builds(audit)
-    found = Findings()
-    found.errors += unread(audit)
-    judge_coverage(audit, found)
-    judge_names(audit, found)
+    findings = Findings()
+    findings.errors += unread(audit)
+    judge_coverage(audit, findings)
+    judge_names(audit, findings)
     for standing in standings:
-        judge_pins(standing, audit, found)
-        judge_build(standing, found)
-        judge_advisories(standing, found)
-    verdict = found.verdict()
+        judge_pins(standing, audit, findings)
+        judge_build(standing, findings)
+        judge_advisories(standing, findings)
+    verdict = findings.verdict()
     return Result(
         check=CHECK.id,
         verdict=verdict,
-        summary=summarise(verdict, found, standings, audit),
-        measures=measures(standings, audit, found),
+        summary=summarise(verdict, findings, standings, audit),
+        measures=measures(standings, audit, findings),
         next=advise(verdict, standings),
         does_not_prove=DOES_NOT_PROVE,
-        warn=bool(found.warnings) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
+        warn=bool(findings.warnings) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
         severity=_severity(standings) if verdict is Verdict.FAIL else "",
         evidence=evidence(audit),
     )
 
 
-def judge_coverage(audit: Audit, found: Findings) -> None:
+def judge_coverage(audit: Audit, findings: Findings) -> None:
     """Nothing read, or not everything that a deployment-wide audit must read."""
     if not audit.nodes:
-        found.unknowns.append("no node was given, so no version was read")
+        findings.unknowns.append("no node was given, so no version was read")
     elif not read_nodes(audit) and routers(audit):
         workers = unlisted_workers(audit)
         which = f": {', '.join(workers)}" if workers else ""
-        found.unknowns.append(f"only the router was given; give its workers{which}")
+        findings.unknowns.append(f"only the router was given; give its workers{which}")
     elif audit.complete and unlisted_workers(audit):
-        found.unknowns.append(f"workers were not read: {', '.join(unlisted_workers(audit))}")
+        findings.unknowns.append(f"workers were not read: {', '.join(unlisted_workers(audit))}")
     for role in missing_roles(audit):
-        found.unknowns.append(f"no {role} node of {audit.deployment} was read")
+        findings.unknowns.append(f"no {role} node of {audit.deployment} was read")
 
 
-def judge_names(audit: Audit, found: Findings) -> None:
+def judge_names(audit: Audit, findings: Findings) -> None:
     """Declared names that decide nothing. New ones are refused where they are given; these were stored
     before, or an advisory has gone that asked for them."""
     for read, given in (
@@ -110,55 +110,55 @@ def judge_names(audit: Audit, found: Findings) -> None:
             try:
                 read(name)
             except ValueError as problem:
-                found.warnings.append(str(problem).rstrip("."))
+                findings.warnings.append(str(problem).rstrip("."))
     for pin in map(parse_pin, audit.rules.pins):
         if pin.engine not in ENGINES:
-            found.warnings.append(f"the pin {pin} is for no engine that is read, so it decides nothing")
+            findings.warnings.append(f"the pin {pin} is for no engine that is read, so it decides nothing")
 
 
-def judge_pins(assessment: BuildAssessment, audit: Audit, found: Findings) -> None:
+def judge_pins(assessment: BuildAssessment, audit: Audit, findings: Findings) -> None:
     """Below its pin = fail; a build that may lie on either side = inconclusive."""
     for pin in pins_for(assessment.engine, audit.rules.pins):
         allowed = pin.allows(assessment.build)
         if allowed is False:
-            found.fails.append(f"{named(assessment)} is outside the pin {pin}")
+            findings.fails.append(f"{named(assessment)} is outside the pin {pin}")
         elif allowed is None and assessment.build.known:
-            found.unknowns.append(
+            findings.unknowns.append(
                 f"{named(assessment)} may or may not satisfy the pin {pin}: it {assessment.build.why}"
             )
 
 
-def judge_build(assessment: BuildAssessment, found: Findings) -> None:
+def judge_build(assessment: BuildAssessment, findings: Findings) -> None:
     """Can the version string be believed and compared at all?"""
     said = assessment.traits.sentence()
     because = f"; {said}, which does not show that a fix is in it" if said else ""
     if assessment.why_unknown:
-        found.unknowns.append(
+        findings.unknowns.append(
             f"the version of {listed(assessment.names)} is not known ({assessment.why_unknown}){because}"
         )
     elif assessment.build.kind not in ("release", "candidate"):
-        found.unknowns.append(f"{named(assessment)} {assessment.build.why}{because}")
+        findings.unknowns.append(f"{named(assessment)} {assessment.build.why}{because}")
     if assessment.traits.denied:
-        found.unknowns.append(
+        findings.unknowns.append(
             f"{named(assessment)} shows features of other releases: {', '.join(assessment.traits.denied)}"
         )
     if assessment.traits.absent:
-        found.warnings.append(
+        findings.warnings.append(
             f"{named(assessment)} lacks features it should have: {', '.join(assessment.traits.absent)}"
         )
 
 
-def judge_advisories(assessment: BuildAssessment, found: Findings) -> None:
+def judge_advisories(assessment: BuildAssessment, findings: Findings) -> None:
     for match in assessment.matches:
         advisory = match.advisory
         if match.outcome == "applies":
-            found.fails.append(f"{named(assessment)} is affected by {advisory.id}: {advisory.title}")
+            findings.fails.append(f"{named(assessment)} is affected by {advisory.id}: {advisory.title}")
         elif match.outcome == "undecided":
-            found.unknowns.append(
+            findings.unknowns.append(
                 f"{named(assessment)} may be affected by {advisory.id}: {_open_question(match)}"
             )
         else:
-            found.warnings.append(f"possibly relevant: {advisory.id}, {advisory.title}")
+            findings.warnings.append(f"possibly relevant: {advisory.id}, {advisory.title}")
 
 
 def _open_question(match: Match) -> str:
@@ -166,7 +166,9 @@ def _open_question(match: Match) -> str:
     return "; ".join([*asked, *([match.why] if match.why else [])])
 
 
-def summarise(verdict: Verdict, found: Findings, standings: Sequence[BuildAssessment], audit: Audit) -> str:
+def summarise(
+    verdict: Verdict, findings: Findings, standings: Sequence[BuildAssessment], audit: Audit
+) -> str:
     """One sentence with the scope; how many more are in the measures."""
     where = scope(read_nodes(audit))
     if verdict is Verdict.PASS:
@@ -180,7 +182,7 @@ def summarise(verdict: Verdict, found: Findings, standings: Sequence[BuildAssess
     if verdict is Verdict.FAIL:
         condemned = filter(None, (_condemned(build, audit) for build in standings))
         return sentence(f"On {where}, {'; '.join(condemned)}")
-    first, *others = found.errors or found.unknowns
+    first, *others = findings.errors or findings.unknowns
     more = f"; and {len(others)} more" if others else ""
     return sentence(f"On {where}, {first}{more}" if standings else first)
 
@@ -224,12 +226,14 @@ def advise(verdict: Verdict, standings: Sequence[BuildAssessment]) -> str:
     return "Nothing now; it is matched again whenever advisories or versions change."
 
 
-def measures(standings: Sequence[BuildAssessment], audit: Audit, found: Findings) -> dict[str, Any]:
+def measures(standings: Sequence[BuildAssessment], audit: Audit, findings: Findings) -> dict[str, Any]:
     return {
         "advisory_set": shipped().version,
         "pins": list(audit.rules.pins),
-        "findings": [sentence(finding) for finding in (*found.fails, *found.errors, *found.unknowns)],
-        "warnings": [sentence(warning) for warning in found.warnings],
+        "findings": [
+            sentence(finding) for finding in (*findings.fails, *findings.errors, *findings.unknowns)
+        ],
+        "warnings": [sentence(warning) for warning in findings.warnings],
         "builds": [
             {
                 "engine": build.engine,

@@ -108,17 +108,17 @@ def _incomplete(
     known = sum(rank.pool.known for rank in best)
     if not known and not top.known:
         why = _json.why_not(answers, "/v1/loads", "/server_info", "/get_server_info")
-        shown = list(best) or [RankPool("0", unknown(f"no pool: {why}"))]
-        return shown, []
+        pools = list(best) or [RankPool("0", unknown(f"no pool: {why}"))]
+        return pools, []
     if not known:
         best = [RankPool("one of them", top)]
         known = 1
     missing = expected - len(best)
-    shown = [*best]
+    pools = [*best]
     if missing > 0:
         absent = unknown(f"{missing} of {expected} data-parallel ranks report no pool")
-        shown.append(RankPool("missing", absent))
-    return shown, [f"only {known} of {expected} data-parallel ranks tell their pool, and the smallest counts"]
+        pools.append(RankPool("missing", absent))
+    return pools, [f"only {known} of {expected} data-parallel ranks tell their pool, and the smallest counts"]
 
 
 def _disagreement(first: Sequence[RankPool], smaller: Sequence[RankPool]) -> str:

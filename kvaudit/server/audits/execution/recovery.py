@@ -109,13 +109,13 @@ def lapsed() -> tuple[int, int]:
 def waited_too_long() -> int:
     """Queued runs past their expiry: *missed* when no worker ever began, else the retry never came
     and what the first attempt left is closed as *error*."""
-    late = list(
+    runs = list(
         Run.objects.select_for_update(skip_locked=True, no_key=True, of=("self",))
         .select_related("plan")
         .filter(state=RunState.QUEUED, expires_at__lte=Now())
         .order_by("pk")[: MOST_AT_ONCE * 10]
     )
-    never_begun = [run for run in late if run.attempt == 0]
+    never_begun = [run for run in runs if run.attempt == 0]
     Run.objects.filter(pk__in=[run.pk for run in never_begun]).update(
         state=RunState.MISSED, summary="No worker took this run before it expired.", finished_at=Now()
     )
@@ -123,10 +123,10 @@ def waited_too_long() -> int:
         [(run.plan_id, run.deployment_id, run.slot) for run in never_begun if run.plan_id and run.slot]
     )
     _end(
-        [run for run in late if run.attempt > 0],
+        [run for run in runs if run.attempt > 0],
         "The worker that ran this was lost, and no worker took the retry in time.",
     )
-    return len(late)
+    return len(runs)
 
 
 @transaction.atomic
@@ -160,14 +160,14 @@ def described_changes() -> int:
     unhandled = FingerprintChange.objects.significant().filter(
         state_change=None, at__gte=clock.now() - LOOK_BACK
     )
-    found = list(unhandled.order_by("pk")[:MOST_AT_ONCE])
-    if not found:
+    changes = list(unhandled.order_by("pk")[:MOST_AT_ONCE])
+    if not changes:
         return 0
-    intervals.lock_deployments({change.deployment_id for change in found})
-    still = set(unhandled.filter(pk__in=[change.pk for change in found]).values_list("pk", flat=True))
-    found = [change for change in found if change.pk in still]
-    alerts.save_and_notify(rerun_rules.capacity_changes([(change, None) for change in found]))
-    return len(found)
+    intervals.lock_deployments({change.deployment_id for change in changes})
+    still = set(unhandled.filter(pk__in=[change.pk for change in changes]).values_list("pk", flat=True))
+    changes = [change for change in changes if change.pk in still]
+    alerts.save_and_notify(rerun_rules.capacity_changes([(change, None) for change in changes]))
+    return len(changes)
 
 
 def _end(runs: Iterable[Run], problem: str) -> None:

@@ -31,10 +31,10 @@ def suspensions(run: Run, rows: Iterable[Result]) -> list[StateChange]:
     """Suspend where one of these new results says so; returns the rows for the timeline, not saved."""
     for row in rows:
         if row.measures.get(WEDGED):
-            made = suspend(run, row.summary, row.check_id)
-            if made and row.measures[WEDGED] == "yes":
+            changes = suspend(run, row.summary, row.check_id)
+            if changes and row.measures[WEDGED] == "yes":
                 transaction.on_commit(partial(_suspend_brothers, run, row), robust=True)
-            return made
+            return changes
     return []
 
 

@@ -187,17 +187,17 @@ class RunCoordinator:
     def _write(self) -> None:
         """Write the next batch; it leaves ``done`` only afterwards, so that an interruption loses nothing."""
         batch = self.done[:WRITE_AT_ONCE]
-        mine = [claimed for claimed in batch if claimed.stop != "lost"]
+        runs = [claimed for claimed in batch if claimed.stop != "lost"]
         try:
             self.finished += len(
-                retry_database(lambda: recording.finish([claimed.finished() for claimed in mine]))
+                retry_database(lambda: recording.finish([claimed.finished() for claimed in runs]))
             )
         except (OperationalError, InterfaceError, SoftTimeLimitExceeded):
             raise
         except Exception:
             # One run's answers that the database refuses must not cost the others their results.
-            log.exception("writing %d runs together failed; each is written alone", len(mine))
-            for claimed in mine:
+            log.exception("writing %d runs together failed; each is written alone", len(runs))
+            for claimed in runs:
                 self.finished += self._write_alone(claimed)
         del self.done[: len(batch)]
 

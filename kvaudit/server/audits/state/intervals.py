@@ -213,8 +213,8 @@ def _enter_late(state: CheckState, seen: Observation) -> CheckState | None:
         Q(closed_at=None) | Q(closed_at__gt=seen.at),
         deployment_id=seen.deployment_id, node=None, check_id=seen.check,
     ).order_by("since", "id")  # fmt: skip
-    held = [state, *(row for row in rows if row.pk != state.pk)]
-    lasted = [row for row in held if row.since <= seen.at]
+    states = [state, *(row for row in rows if row.pk != state.pk)]
+    lasted = [row for row in states if row.since <= seen.at]
     for covers in (row for row in lasted if not _outweighs(seen, row)):
         before = covers.zone_low, covers.zone_high
         _widen(covers, seen.zone)
@@ -225,11 +225,13 @@ def _enter_late(state: CheckState, seen: Observation) -> CheckState | None:
             )
         return None
     goes_on = _opened(state, seen) if _outweighs(seen, state) else state
-    for row in (row for row in held if row is not goes_on):
+    for row in (row for row in states if row is not goes_on):
         if row not in lasted and row.verdict == Verdict.FAIL:
             _take_in(goes_on, row)
         _end(row, seen.at)
-    CheckState.objects.bulk_update((row for row in held if row is not state), ["closed_at", "last_confirmed"])
+    CheckState.objects.bulk_update(
+        (row for row in states if row is not state), ["closed_at", "last_confirmed"]
+    )
     if goes_on is not state:
         return goes_on
     state.since = min(state.since, seen.at)

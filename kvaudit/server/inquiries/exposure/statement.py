@@ -29,16 +29,16 @@ DIGITS = 8  # of a fingerprint, where people read it
 
 
 def state(
-    held: Iterable[StateInterval], since: datetime, until: datetime, changes: Iterable[datetime] = ()
+    intervals: Iterable[StateInterval], since: datetime, until: datetime, changes: Iterable[datetime] = ()
 ) -> Statement:
     """``held``: every interval of `CHECKS` known by now, in any order: a leak that was found after ``until`` bears
     on the pass before it. ``changes``: when the deployment's capacity changed, as far as no interval in ``held``
     says so (`BY_CAPACITY`)."""
     by: dict[str, list[StateInterval]] = {check: [] for check in CHECKS}
     moved = set(changes)
-    held = list(held)
-    beyond = max((until, *(interval.since for interval in held))) + timedelta(days=1)
-    for interval in sorted(held, key=lambda h: h.since):
+    intervals = list(intervals)
+    beyond = max((until, *(interval.since for interval in intervals))) + timedelta(days=1)
+    for interval in sorted(intervals, key=lambda h: h.since):
         if interval.check in by:
             by[interval.check].append(interval)
         if interval.expired_by == BY_CAPACITY:
@@ -53,7 +53,7 @@ def state(
     dangers = _lasting(by["pool"], beyond, ends, _endangers, _danger)
     passes = {check: _passes(by[check], leaks) for check in BOUNDING}
     edges = {since, until}
-    for span in (*leaks, *dangers, *broken, *(span for found in passes.values() for span in found)):
+    for span in (*leaks, *dangers, *broken, *(span for spans in passes.values() for span in spans)):
         edges |= {moment for moment in (span.start, span.end) if since < moment < until}
     for check in BOUNDING:  # why nothing is known changes where a state does
         for interval in by[check]:
@@ -75,8 +75,8 @@ def _at(
     by: Mapping[str, Sequence[StateInterval]],
 ) -> Span:
     """The worst that applies. Within one standing, what was looked at goes before what was not looked at again."""
-    for found in (leaks, dangers):
-        holding = [span for span in found if span.holds(start)]
+    for spans in (leaks, dangers):
+        holding = [span for span in spans if span.holds(start)]
         if holding:
             return min(holding, key=lambda span: span.last_look is not None).cut(start, end)
     passed = {check: next((s for s in passes[check] if s.holds(start)), None) for check in BOUNDING}
@@ -104,9 +104,9 @@ def _apart(canary: Span, rejection: Span) -> str:
     return f"canary had passed on {of[0]}, rejection on {of[1]}: no configuration is known to have had both"
 
 
-def _lack(check: str, held: Sequence[StateInterval], moment: datetime, leaks: Sequence[Span]) -> str:
+def _lack(check: str, intervals: Sequence[StateInterval], moment: datetime, leaks: Sequence[Span]) -> str:
     """Why no pass of the check bounds that moment."""
-    before = [interval for interval in held if interval.since <= moment]
+    before = [interval for interval in intervals if interval.since <= moment]
     if not before:
         return f"{check} had never run"
     last = before[-1]
@@ -119,7 +119,7 @@ def _lack(check: str, held: Sequence[StateInterval], moment: datetime, leaks: Se
             if last.closed_at is None or last.expires_at < last.closed_at
             else (f"{check} had not run again")
         )
-    following = next((interval for interval in held if interval.since > last.since), None)
+    following = next((interval for interval in intervals if interval.since > last.since), None)
     if following is not None and following.verdict is Verdict.FAIL and following.since <= last.end:
         return f"{check}'s last pass was followed by a fail"
     leak = next((span for span in leaks if _breaks(last, last.end, span)), None)
@@ -132,7 +132,7 @@ def _breaks(passed: StateInterval, end: datetime, leak: Span) -> bool:
 
 
 def _lasting(
-    held: Sequence[StateInterval],
+    intervals: Sequence[StateInterval],
     until: datetime,
     changes: Sequence[datetime],
     bad: Callable[[StateInterval], bool],
@@ -142,21 +142,21 @@ def _lasting(
     looked again, or that the next look decided nothing, mends nothing; that part is a span of its own, with its
     last look. The digest of an undecided run is no other configuration: a node that did not answer is not in it.
     """
-    found: list[Span] = []
-    for number, interval in enumerate(held):
+    spans: list[Span] = []
+    for number, interval in enumerate(intervals):
         if not bad(interval):
             continue
-        later = islice(held, number + 1, None)
+        later = islice(intervals, number + 1, None)
         decided = next((h.since for h in later if h.verdict in (Verdict.PASS, Verdict.FAIL)), until)
         moved = next((moment for moment in changes if moment > interval.last_confirmed), until)
         end = min(decided, moved, until)
         seen = min(interval.end, end)
         span = replace(told(interval), end=seen)
-        found += [
+        spans += [
             span,
             replace(span, start=max(seen, span.start), end=end, last_look=interval.last_confirmed),
         ]
-    return [span for span in found if span.end > span.start]
+    return [span for span in spans if span.end > span.start]
 
 
 def _leaks(interval: StateInterval) -> bool:
@@ -214,15 +214,15 @@ def _danger(interval: StateInterval) -> Span:
     )
 
 
-def _passes(held: Sequence[StateInterval], leaks: Sequence[Span]) -> list[Span]:
+def _passes(intervals: Sequence[StateInterval], leaks: Sequence[Span]) -> list[Span]:
     """A pass bounds until it is ended. Where the next thing that any check shows is a leak, it bounds only until
     its last confirmation: between that and the leak nobody looked."""
     found = []
-    for number, interval in enumerate(held):
+    for number, interval in enumerate(intervals):
         if interval.verdict is not Verdict.PASS:
             continue
         end = interval.end
-        following = held[number + 1] if number + 1 < len(held) else None
+        following = intervals[number + 1] if number + 1 < len(intervals) else None
         if following is not None and following.verdict is Verdict.FAIL and following.since <= end:
             end = interval.last_confirmed
         if any(_breaks(interval, end, leak) for leak in leaks):

@@ -61,7 +61,7 @@ class Judge:
             self._of[zone.standing].append(zone)
         # Nearly every request is shorter than all zones: that is decided without walking them.
         self._lowest = min(
-            (zone.low for found in self._of.values() for zone in found), default=MOST_TOKENS + 1
+            (zone.low for zones in self._of.values() for zone in zones), default=MOST_TOKENS + 1
         )
         self._longest = max((zone.high for zone in self._of[Judged.UNKNOWN]), default=MOST_TOKENS + 1)
 
@@ -89,16 +89,16 @@ class Judge:
 def zones_of(statement: Statement, known: Iterable[tuple[int, int]]) -> list[Zone]:
     """The danger zones at their times; times shown leaking and times of which nothing is known, each with the
     ``known`` lengths: [low, high) of zones that were open in the window or after it."""
-    found = [Zone(span.start, span.end, *span.zone) for span in statement.zones if span.zone is not None]
+    zones = [Zone(span.start, span.end, *span.zone) for span in statement.zones if span.zone is not None]
     lengths = joined(known) or [ANY_LENGTH]
     for standing, spans in (
         (Judged.LEAKING, [s for s in statement.spans if s.standing is SpanStatus.LEAKING]),
         (Judged.UNKNOWN, [s for s in statement.spans if _unknown(s)]),
     ):
-        found += [
+        zones += [
             Zone(start, end, low, high, standing) for start, end in _times(spans) for low, high in lengths
         ]
-    return found
+    return zones
 
 
 def _unknown(span: Span) -> bool:

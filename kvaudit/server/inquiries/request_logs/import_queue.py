@@ -84,14 +84,14 @@ def close_lost(only: LogImport | None = None) -> int:
     rows = LogImport.objects.filter(stalled | lost | late)
     if only is not None:
         rows = rows.filter(pk=only.pk)
-    found = list(rows.select_for_update(skip_locked=True, no_key=True).order_by("pk")[:MOST_AT_ONCE])
-    for work in found:
+    imports = list(rows.select_for_update(skip_locked=True, no_key=True).order_by("pk")[:MOST_AT_ONCE])
+    for work in imports:
         if work.cancel_requested_at:
             end(work, ImportState.CANCELLED)
         else:
             end(work, ImportState.FAILED, _GIVEN_UP[ImportState(work.state)])
         log.warning("the import %s of a request log was given up", work.pk)
-    return len(found)
+    return len(imports)
 
 
 def recover() -> None:

@@ -33,14 +33,14 @@ def production_of(deployment: Deployment) -> Production | None:
     newest = (
         RequestLog.objects.of(deployment).filter(prefill__p5__isnull=False).order_by("-id").values("id")[:1]
     )
-    found = list(
+    buckets = list(
         PrefillBucket.objects.filter(log=newest, p5__isnull=False).select_related("log").order_by("low")
     )
-    if not found:
+    if not buckets:
         return None
-    log = found[0].log
+    log = buckets[0].log
     return Production(
-        log.pk, log.imported_at, [Bucket(bucket.low, bucket.high, bucket.n, bucket.p5) for bucket in found]
+        log.pk, log.imported_at, [Bucket(bucket.low, bucket.high, bucket.n, bucket.p5) for bucket in buckets]
     )
 
 

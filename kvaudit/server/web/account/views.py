@@ -200,9 +200,9 @@ def end_sessions(request: SignedIn) -> HttpResponse:
     own = own_session(request)
     if key := request.POST.get("session", ""):
         wanted = int(key) if key.isascii() and key.isdigit() and len(key) < 19 else 0
-        found = get_object_or_404(request.user.sessions.select_related("user"), pk=wanted)
-        sessions.end_session(session=found, actor=request.user)
-        messages.success(request, f"That session ({found.browser or 'unknown'}) has ended.")
+        session = get_object_or_404(request.user.sessions.select_related("user"), pk=wanted)
+        sessions.end_session(session=session, actor=request.user)
+        messages.success(request, f"That session ({session.browser or 'unknown'}) has ended.")
     else:
         count = sessions.end_sessions(user=request.user, actor=request.user, but=own)
         messages.success(request, f"{count} other session{'' if count == 1 else 's'} of yours ended.")

@@ -46,11 +46,11 @@ def create(request: SignedIn, slug: str) -> HttpResponse:
     form = ItemForm(sent(request))
     if request.method == "POST" and form.is_valid():
         try:
-            made = services.create_item(team=team, spec=form.spec(), actor=request.user)
+            item = services.create_item(team=team, spec=form.spec(), actor=request.user)
         except services.ItemProblem as problem:
             form.add_error(None, str(problem))
         else:
-            messages.success(request, f"Deployments of {team.slug} are held to {made.key} from now on.")
+            messages.success(request, f"Deployments of {team.slug} are held to {item.key} from now on.")
             return redirect("checklist")
     return render_form(
         request, "compliance/item_form.html", {"section": "compliance", "form": form, "team": team}
@@ -59,33 +59,33 @@ def create(request: SignedIn, slug: str) -> HttpResponse:
 
 @page("GET", "POST")
 def change(request: SignedIn, series: UUID) -> HttpResponse:
-    found = _editable(request.user, series)
-    said = spec_of(found)
-    initial = {name: getattr(said, name) for name in type(said).__dataclass_fields__}
-    form = ItemForm(sent(request), initial=initial, fixed_key=found.key)
+    item = _editable(request.user, series)
+    spec = spec_of(item)
+    initial = {name: getattr(spec, name) for name in type(spec).__dataclass_fields__}
+    form = ItemForm(sent(request), initial=initial, fixed_key=item.key)
     if request.method == "POST" and form.is_valid():
         try:
-            if request.POST.get("version", str(found.pk)) != str(found.pk):
+            if request.POST.get("version", str(item.pk)) != str(item.pk):
                 raise services.ItemProblem(
-                    f"Somebody changed item {found.key} meanwhile. Yours is below: save it again to replace theirs."
+                    f"Somebody changed item {item.key} meanwhile. Yours is below: save it again to replace theirs."
                 )
-            services.change_item(item=found, spec=form.spec(), actor=request.user)
+            services.change_item(item=item, spec=form.spec(), actor=request.user)
         except services.ItemProblem as problem:
             form.add_error(None, str(problem))
         else:
             messages.success(
-                request, f"Item {found.key} was changed; past moments keep the rule of their time."
+                request, f"Item {item.key} was changed; past moments keep the rule of their time."
             )
             return redirect("checklist")
-    context = {"section": "compliance", "form": form, "team": found.team, "item": found}
+    context = {"section": "compliance", "form": form, "team": item.team, "item": item}
     return render_form(request, "compliance/item_form.html", context)
 
 
 @page("POST")
 def retire(request: SignedIn, series: UUID) -> HttpResponse:
-    found = _editable(request.user, series)
-    services.retire_item(item=found, actor=request.user)
-    messages.success(request, f"Item {found.key} was retired. What was shown by it stays on record.")
+    item = _editable(request.user, series)
+    services.retire_item(item=item, actor=request.user)
+    messages.success(request, f"Item {item.key} was retired. What was shown by it stays on record.")
     return redirect("checklist")
 
 

@@ -31,14 +31,14 @@ PRINTED_AT_ONCE = 50
 def compliance(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     matrix = table.matrix_of(request.user, filters.moment)
-    found = table.matching(matrix.rows, filters)
-    shown = sorted_page(found, lambda row: table.sort_key(row, filters.sort), filters)
+    rows = table.matching(matrix.rows, filters)
+    shown = sorted_page(rows, lambda row: table.sort_key(row, filters.sort), filters)
     now = clock.now()
     endings = table.ending(request.user, now) if filters.moment is None else []
     overdue = sorted(
         (row for row in matrix.rows if row.overdue_since), key=lambda row: str(row.overdue_since)
     )
-    context = _context(matrix, found, filters) | {
+    context = _context(matrix, rows, filters) | {
         "rows": shown.rows,
         "columns": table.columns_of(matrix, shown.rows),
         "page": shown,
@@ -64,13 +64,13 @@ def printed(request: SignedIn) -> HttpResponseBase:
     if filters.problem:
         return refused(filters.problem)
     matrix = table.matrix_of(request.user, filters.moment)
-    found = table.matching(matrix.rows, filters)
-    context = _context(matrix, found, filters) | {
-        "columns": table.columns_of(matrix, found),
-        "by_word": export.cells_by_word(found),
+    rows = table.matching(matrix.rows, filters)
+    context = _context(matrix, rows, filters) | {
+        "columns": table.columns_of(matrix, rows),
+        "by_word": export.cells_by_word(rows),
     }
     frame = render_to_string("compliance/print.html", context, request)
-    return StreamingHttpResponse(_printed(frame, found, context, request.user.zone))
+    return StreamingHttpResponse(_printed(frame, rows, context, request.user.zone))
 
 
 def _printed(frame: str, rows: list[MatrixRow], context: dict[str, Any], zone: str) -> Iterator[str]:
@@ -104,7 +104,7 @@ def figure(request: SignedIn) -> HttpResponse:
     return answer(*trend.build(trend.weeks_of(request.user, team)))
 
 
-def _context(matrix: Matrix, found: list[MatrixRow], filters: table.Filters) -> dict[str, Any]:
+def _context(matrix: Matrix, rows: list[MatrixRow], filters: table.Filters) -> dict[str, Any]:
     everything = table.roll_up(matrix.rows)
     standing, said = table.sentence(everything)
     return {
@@ -116,7 +116,7 @@ def _context(matrix: Matrix, found: list[MatrixRow], filters: table.Filters) -> 
         "matrix": matrix,
         "filters": filters,
         "total": len(matrix.rows),
-        "found": len(found),
+        "found": len(rows),
         "everything": everything,
         "lines": table.by_team(matrix.rows),
         "worst": standing,

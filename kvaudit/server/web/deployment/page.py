@@ -177,19 +177,19 @@ def _mechanism(status: DeploymentStatus, results: dict[int | None, Result]) -> M
 
 
 def _check_row(now: CheckNow, results: dict[int | None, Result]) -> CheckRow:
-    found = results.get(now.result_id)
+    result = results.get(now.result_id)
     return CheckRow(
         now=now,
         title=checks.title(now.check),
-        next_step=found.next_step if found is not None and now.verdict is not Verdict.PASS else "",
+        next_step=result.next_step if result is not None and now.verdict is not Verdict.PASS else "",
     )
 
 
 def _nodes(deployment: Deployment) -> list[NodeRow]:
     rows = []
     for node in Node.objects.current().filter(deployment=deployment).with_snapshot():
-        held: list[NodeSnapshot] = getattr(node, "current_snapshots", [])
-        snapshot = held[0] if held else None
+        snapshots: list[NodeSnapshot] = getattr(node, "current_snapshots", [])
+        snapshot = snapshots[0] if snapshots else None
         facts: Any = snapshot.facts if snapshot is not None and isinstance(snapshot.facts, dict) else {}
         rows.append(NodeRow(node, snapshot, main_lines(facts), other_lines(facts), notes(facts)))
     order = {"prefill": 0, "decode": 1}

@@ -19,20 +19,20 @@ from kvaudit.server.web.kit.page import SignedIn, page, require
 @page("POST")
 def act(request: SignedIn, pk: int) -> HttpResponse:
     """``act`` names what is done; goes back to the part of the page that it concerns, or shows the form again."""
-    found = incident_or_404(request.user, pk)
+    incident = incident_or_404(request.user, pk)
     name = request.POST.get("act", "")
     if name not in ACTS:
         return HttpResponseBadRequest("There is no such act.")
-    require(request.user, "edit_incidents", found.deployment.team, NOT_YOURS)
+    require(request.user, "edit_incidents", incident.deployment.team, NOT_YOURS)
     wanted = ACTS[name]
-    form = _bound(request, found, wanted)
+    form = _bound(request, incident, wanted)
     if not form.is_valid():
-        return _again(request, found, name, form)
+        return _again(request, incident, name, form)
     try:
-        said = wanted.do(Posted(found, request.user, form.cleaned_data, request.POST))
+        said = wanted.do(Posted(incident, request.user, form.cleaned_data, request.POST))
     except IncidentProblem as problem:
         form.add_error(wanted.field if wanted.field in form.fields else None, str(problem))
-        return _again(request, found, name, form)
+        return _again(request, incident, name, form)
     except PermissionDenied as refusal:
         raise PermissionDenied(str(refusal) or "Your role does not allow this.") from None
     messages.success(request, said)

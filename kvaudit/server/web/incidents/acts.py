@@ -99,21 +99,21 @@ def _fix(posted: Posted) -> str:
 
 
 def _replay(posted: Posted) -> str:
-    made = restore.replay(incident=posted.incident, actor=posted.actor)
-    return f"The reproduction is queued as run {made.run_id}."
+    replay = restore.replay(incident=posted.incident, actor=posted.actor)
+    return f"The reproduction is queued as run {replay.run_id}."
 
 
 def _upload(posted: Posted) -> str:
     given = posted.given
     sent = given["file"]
-    made = restore.upload_result(
+    result = restore.upload_result(
         incident=posted.incident,
         actor=posted.actor,
         file=File(sent.name or "result", sent.read(), sent.content_type or ""),
         leaked=given["leaked"] == "yes",
         description=given["description"],
     )
-    return f"The result is kept under SHA-256 {made.evidence_id}."
+    return f"The result is kept under SHA-256 {result.evidence_id}."
 
 
 def _ask_override(posted: Posted) -> str:
@@ -132,8 +132,8 @@ def _decide(approve: bool) -> Callable[[Posted], str]:
 
 
 def _release(posted: Posted) -> str:
-    made = restore.release(incident=posted.incident, actor=posted.actor)
-    return "Released by override: this stays visible." if made.override else "Released: both tests pass."
+    release = restore.release(incident=posted.incident, actor=posted.actor)
+    return "Released by override: this stays visible." if release.override else "Released: both tests pass."
 
 
 def _close(posted: Posted) -> str:

@@ -36,15 +36,15 @@ def figure_of(incident: Incident) -> Figure:
 
 def marks_of(incident: Incident, spans: Sequence[Span]) -> list[Mark]:
     """Newest first: people's events, the system's, and where ``spans`` begin and end."""
-    found = [
+    marks = [
         Mark(row.at, PEOPLE, row.confidence, f"{row.text} ({row.author})")
         for row in TimelineEvent.objects.current().filter(incident=incident)
     ]
     for event in system_timeline.events_of(incident):
         href = run_address(event.run_id, event.check)
-        found.append(Mark(event.at, event.sort, event.verdict or event.sort, event.text, href))
-    found += ends_of(spans)
-    return sorted(found, key=lambda mark: mark.at, reverse=True)
+        marks.append(Mark(event.at, event.sort, event.verdict or event.sort, event.text, href))
+    marks += ends_of(spans)
+    return sorted(marks, key=lambda mark: mark.at, reverse=True)
 
 
 def spans_of(incident: Incident) -> list[Span]:
@@ -56,8 +56,10 @@ def spans_of(incident: Incident) -> list[Span]:
             "last valid pass to first fail" if incident.window_from else "no valid pass before the first fail"
         )
         found.append(Span(WINDOW, start, incident.window_to, WINDOW, text))
-    for held in Quarantine.objects.filter(incident=incident):
-        found.append(Span(QUARANTINE, held.valid_from, held.valid_to, QUARANTINE, held.reason))
+    for quarantine in Quarantine.objects.filter(incident=incident):
+        found.append(
+            Span(QUARANTINE, quarantine.valid_from, quarantine.valid_to, QUARANTINE, quarantine.reason)
+        )
     return found
 
 

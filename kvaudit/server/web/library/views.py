@@ -77,12 +77,12 @@ def import_incident(request: SignedIn) -> HttpResponse:
     form = forms.ImportForm(sent(request), request.FILES)
     if form.is_valid():
         try:
-            made = books.import_incident(text=form.cleaned_data["file"].read(), actor=request.user)
+            entry = books.import_incident(text=form.cleaned_data["file"].read(), actor=request.user)
         except (DocumentProblem, IncidentProblem) as problem:
             form.add_error("file", str(problem))
         else:
-            messages.success(request, f"{made.name} is in the library.")
-            return redirect("library-incident", made.name)
+            messages.success(request, f"{entry.name} is in the library.")
+            return redirect("library-incident", entry.name)
     return _library(request, form)
 
 

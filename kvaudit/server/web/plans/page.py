@@ -93,12 +93,12 @@ def plan_page(plan: Plan, user: User) -> PlanPage:
     now = clock.now()
     selected = selected_by(plan)
     visible = Deployment.objects.visible_to(user).filter(pk__in=selected)
-    shown = list(visible.select_related("team").order_by("slug")[:MOST_PLANS])
+    deployments = list(visible.select_related("team").order_by("slug")[:MOST_PLANS])
     open_version = plan.valid_to is None and plan.enabled
     return PlanPage(
         plan=plan,
         when=when(plan),
-        deployments=shown,
+        deployments=deployments,
         slots=list(islice(schedule_of(plan).after(now), NEXT_SLOTS)) if open_version else [],
         windows=[windows.line(window) for window in plan.windows],
         versions=list(

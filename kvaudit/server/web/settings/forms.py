@@ -68,12 +68,12 @@ class MemberForm(GrantForm):
 
     def clean_username(self) -> User:
         name = self.cleaned_data["username"]
-        found = User.objects.filter(username=name, is_active=True).first()
-        if found is None:
+        user = User.objects.filter(username=name, is_active=True).first()
+        if user is None:
             raise ValidationError(
                 "There is no active user of that name; an administrator of every team makes new ones."
             )
-        return found
+        return user
 
 
 class UserForm(forms.Form):

@@ -46,8 +46,8 @@ def listed(reader: User, filters: Filters) -> Page:
         users = users.filter(pk__in=Membership.objects.filter(team__slug=filters.team).values("user"))
     if filters.state:
         users = users.filter(is_active=filters.state == "active")
-    shown = keyset_page(with_roles(users, reader), "username", filters)
-    return replace(shown, rows=[Person(user, roles_of(user, reader)) for user in shown.rows])
+    page = keyset_page(with_roles(users, reader), "username", filters)
+    return replace(page, rows=[Person(user, roles_of(user, reader)) for user in page.rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def _attest(request: SignedIn, scope: Scope, key: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            made = services.attest(
+            attestation = services.attest(
                 item=key,
                 statement=said["statement"],
                 expires_at=said["until"],
@@ -89,7 +89,7 @@ def _attest(request: SignedIn, scope: Scope, key: str) -> HttpResponse:
             form.add_error(None, str(problem))
         else:
             messages.success(request, f"Item {key} is attested for {scope}.")
-            return redirect("attestation", made.pk)
+            return redirect("attestation", attestation.pk)
     return _form(request, scope, found, form, "attest")
 
 
@@ -100,7 +100,7 @@ def _waive(request: SignedIn, scope: Scope, key: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            made = services.request_waiver(
+            waiver = services.request_waiver(
                 item=key,
                 reason=said["reason"],
                 expires_at=said["until"],
@@ -113,7 +113,7 @@ def _waive(request: SignedIn, scope: Scope, key: str) -> HttpResponse:
             messages.success(
                 request, "The request waits for an approver; until then the item stands as it does."
             )
-            return redirect("waiver", made.pk)
+            return redirect("waiver", waiver.pk)
     return _form(request, scope, found, form, "waive")
 
 

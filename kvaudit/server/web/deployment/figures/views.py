@@ -28,28 +28,28 @@ ROWS = 200
 
 @page()
 def figure(request: SignedIn, slug: str, name: str) -> HttpResponse:
-    found = deployment_or_404(request.user, slug)
+    deployment = deployment_or_404(request.user, slug)
     if name not in FIGURES:
         raise Http404
-    return answer(*FIGURES[name](found))
+    return answer(*FIGURES[name](deployment))
 
 
 @page()
 def deployment_events(request: SignedIn, slug: str) -> HttpResponse:
     """Everything that the timeline marks, newest first, by ``?before=`` instant."""
-    found = deployment_or_404(request.user, slug)
+    deployment = deployment_or_404(request.user, slug)
     before = _instant(request.GET.get("before"))
     now = clock.now()
-    gaps = events.gaps_of(found, now, before=before, limit=ROWS)
-    spans = [*gaps, *decided_about(found, now)]
-    marks, older = _whole_instants(events.marks_of(found, spans=spans, before=before, limit=ROWS))
+    gaps = events.gaps_of(deployment, now, before=before, limit=ROWS)
+    spans = [*gaps, *decided_about(deployment, now)]
+    marks, older = _whole_instants(events.marks_of(deployment, spans=spans, before=before, limit=ROWS))
     context = {
         "section": "fleet",
         "now": now,
-        "deployment": found,
+        "deployment": deployment,
         "columns": timeline.COLUMNS,
         "rows": timeline.table_rows(marks),
-        "hours": hours.hours_of(found),
+        "hours": hours.hours_of(deployment),
         "before": before,
         "older": older,
     }

@@ -41,10 +41,12 @@ def _posted(request: SignedIn) -> HttpResponse:
     )
     if request.POST.get("step") == "confirm":
         return _confirmed(request, text, format)
-    found = importing.preview(text, format, request.user)
-    if found.acceptable:
-        return _form(request, text=text, format=format, preview=found)
-    return _form(request, text=kept(text, found.problems, format), format=format, preview=found, status=422)
+    preview = importing.preview(text, format, request.user)
+    if preview.acceptable:
+        return _form(request, text=text, format=format, preview=preview)
+    return _form(
+        request, text=kept(text, preview.problems, format), format=format, preview=preview, status=422
+    )
 
 
 def _confirmed(request: SignedIn, text: str, format: Format) -> HttpResponse:

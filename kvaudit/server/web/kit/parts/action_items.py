@@ -59,9 +59,9 @@ def listed(user: User, filters: Filters, now: datetime, most: int = MOST) -> Lis
         rows = rows.filter(state=filters.state).order_by("-pk")
     if filters.owner:
         rows = rows.filter(owner__username__icontains=filters.owner)
-    found = list(rows[: most + 1])
+    items = list(rows[: most + 1])
     today = timezone.localtime(now).date()
-    return Listed([_action(item, today, filters) for item in found[:most]], len(found) > most)
+    return Listed([_action(item, today, filters) for item in items[:most]], len(items) > most)
 
 
 def _action(item: ActionItem, today: date, filters: Filters) -> Action:

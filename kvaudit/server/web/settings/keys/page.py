@@ -46,8 +46,8 @@ def listed(reader: User, filters: Filters) -> Page:
         rows = rows.filter(Q(slug__icontains=filters.q) | Q(team__slug__icontains=filters.q))
     if filters.missing:
         rows = rows.annotate(keyed=Count("tenants", filter=current)).filter(keyed__lt=most_needed())
-    found = keyset_page(with_nodes(rows), "slug", filters)
-    return replace(found, rows=[_row(row, reader) for row in found.rows])
+    page = keyset_page(with_nodes(rows), "slug", filters)
+    return replace(page, rows=[_row(row, reader) for row in page.rows])
 
 
 def most_needed() -> int:

@@ -122,14 +122,14 @@ def _entries(count: int) -> str:
 
 def entries_of(user: User, filters: Filters) -> tuple[searching.EntryPage, Sequence[EntryRow]]:
     """A page of entries with where they lead."""
-    found = searching.page_of(
+    page = searching.page_of(
         Entry.objects.visible_to(user),
         kind=filters.kind,
         actor=filters.actor,
         subject=filters.subject,
         below=filters.below,
     )
-    return found, [EntryRow(entry, address_of(entry.subject)) for entry in found.entries]
+    return page, [EntryRow(entry, address_of(entry.subject)) for entry in page.entries]
 
 
 def kinds(user: User) -> list[str]:
@@ -140,10 +140,10 @@ def kinds(user: User) -> list[str]:
 
 def address_of(subject: str) -> str:
     """The page of what an entry is about; it may have gone since."""
-    found = _SUBJECT.match(subject)
-    if found is None:
+    match = _SUBJECT.match(subject)
+    if match is None:
         return ""
-    what, name = found[1], found[2]
+    what, name = match[1], match[2]
     if what == "deployment":
         return reverse("deployment", args=[name])
     return reverse(what, args=[int(name)]) if name.isascii() and name.isdigit() and len(name) < 19 else ""

@@ -211,8 +211,8 @@ def deployment_pins(deployment: Deployment) -> DeploymentPins:
     nodes: list[NodeRow] = []
     builds: dict[tuple[str, str], list[str]] = {}
     for node in Node.objects.current().filter(deployment=deployment).with_snapshot().order_by("name"):
-        found: list[NodeSnapshot] = getattr(node, "current_snapshots", [])
-        snapshot = found[0] if found else None
+        snapshots: list[NodeSnapshot] = getattr(node, "current_snapshots", [])
+        snapshot = snapshots[0] if snapshots else None
         if snapshot is not None and snapshot.facts.get("kind") == "router":
             continue
         if snapshot is None:

@@ -47,8 +47,8 @@ def listed(reader: User, filters: Filters, now: datetime) -> Page:
     if filters.q:
         named = Q(name__icontains=filters.q) | Q(prefix__startswith=filters.q)
         tokens = tokens.filter(named | Q(owner__username__icontains=filters.q))
-    shown = keyset_page(tokens, "pk", filters, newest_first=True)
-    return replace(shown, rows=[TokenRow(row, ended(row, now)) for row in shown.rows])
+    page = keyset_page(tokens, "pk", filters, newest_first=True)
+    return replace(page, rows=[TokenRow(row, ended(row, now)) for row in page.rows])
 
 
 def ended(token: ApiToken, now: datetime) -> str:

@@ -53,7 +53,7 @@ def tokens(request: SignedIn) -> HttpResponse:
 
 @page("POST")
 def revoke(request: SignedIn, pk: int) -> HttpResponse:
-    found = get_object_or_404(ApiToken.objects.visible_to(request.user).select_related("owner"), pk=pk)
-    revoke_token(token=found, actor=request.user)
-    messages.success(request, f"The token {found.name} no longer works.")
+    token = get_object_or_404(ApiToken.objects.visible_to(request.user).select_related("owner"), pk=pk)
+    revoke_token(token=token, actor=request.user)
+    messages.success(request, f"The token {token.name} no longer works.")
     return redirect("settings-tokens")

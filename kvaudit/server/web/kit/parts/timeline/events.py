@@ -69,12 +69,12 @@ def marks_of(
     when = Q() if before is None else Q(at__lt=before)
     if since is not None:
         when &= Q(at__gte=since)
-    found = [*_state_marks(deployment, when, limit), *_fingerprint_marks(deployment, when, limit)]
-    there = {(mark.at, mark.lane, mark.kind) for mark in found}
+    marks = [*_state_marks(deployment, when, limit), *_fingerprint_marks(deployment, when, limit)]
+    there = {(mark.at, mark.lane, mark.kind) for mark in marks}
     for mark in ends_of(spans):
         if (before is None or mark.at < before) and (mark.at, mark.lane, mark.kind) not in there:
-            found.append(mark)
-    return sorted(found, key=lambda mark: mark.at, reverse=True)[:limit]
+            marks.append(mark)
+    return sorted(marks, key=lambda mark: mark.at, reverse=True)[:limit]
 
 
 def ends_of(spans: Sequence[Span]) -> Iterator[Mark]:
@@ -137,7 +137,7 @@ def capacity_changes(deployment: Deployment, limit: int) -> list[Mark]:
 
 def spans_of(deployment: Deployment, now: datetime) -> list[Span]:
     """What each check said and how long, when nothing was known any more, and overdue plans. Two queries."""
-    found: list[Span] = []
+    spans: list[Span] = []
     rows = _states(deployment).filter(Q(closed_at=None) | Q(closed_at__gt=now - LONGEST_BACK))
     for check, verdict, since, closed, expires, expired_by, run in rows.order_by("-since", "-id").values_list(
         *_STATE
@@ -145,10 +145,10 @@ def spans_of(deployment: Deployment, now: datetime) -> list[Span]:
         end = closed or now
         held = max(since, min(end, expires))
         until = None if closed is None and held == now else held
-        found.append(Span(check, since, until, verdict, "", run_address(run, check)))
+        spans.append(Span(check, since, until, verdict, "", run_address(run, check)))
         if held < end:
-            found.append(_expired(check, held, closed, expired_by, run))
-    return [*found, *_overdue(deployment, MOST_SPANS)]
+            spans.append(_expired(check, held, closed, expired_by, run))
+    return [*spans, *_overdue(deployment, MOST_SPANS)]
 
 
 def gaps_of(
@@ -158,11 +158,11 @@ def gaps_of(
     Two queries."""
     ended = Q(closed_at=None, expires_at__lt=now) | Q(closed_at__gt=F("expires_at"))
     rows = _states(deployment).filter(ended, expires_at__lt=before or now).order_by("-expires_at", "-id")
-    found = [
+    spans = [
         _expired(check, max(since, expires), closed, expired_by, run)
         for check, _, since, closed, expires, expired_by, run in rows.values_list(*_STATE)[:limit]
     ]
-    return [*found, *_overdue(deployment, MOST_SPANS)]
+    return [*spans, *_overdue(deployment, MOST_SPANS)]
 
 
 _STATE = ("check_id", "verdict", "since", "closed_at", "expires_at", "expired_by", "run_id")

@@ -105,9 +105,9 @@ def figure_of(deployment: Deployment, plans: Sequence[Plan] | None = None) -> Fi
 COLUMNS = ("When", "Lane", "What", "Why", "See")
 
 
-def table_rows(found: Sequence[Mark]) -> list[list[Cell]]:
+def table_rows(marks: Sequence[Mark]) -> list[list[Cell]]:
     """The marks as rows of the table."""
-    return [[times.stamp(mark.at), mark.lane, _what(mark), mark.text, link(mark.href)] for mark in found]
+    return [[times.stamp(mark.at), mark.lane, _what(mark), mark.text, link(mark.href)] for mark in marks]
 
 
 def _what(mark: Mark) -> Cell:
