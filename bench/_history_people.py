@@ -71,7 +71,7 @@ def _claims(deployments: list, admin: object, now: datetime) -> None:
     from kvaudit.server.checklists.models import Attestation, OwnItem
     from tests.factories import a_user
     from tests.server.checklists.claims import a_waiver, an_attestation
-    from tests.server.web import scene
+    from tests.server.web import builders as scene
 
     other = a_user("approver")
     body = scene.keep(deployments[0].runs.latest("pk"), b'{"max_total_num_tokens": 2040000}')

@@ -65,7 +65,7 @@ def make_fleet() -> None:
     from kvaudit.server.audits.models import Plan
     from kvaudit.server.fleet.models import Deployment, Node, NodeSnapshot
     from tests.factories import a_node, a_team, an_admin
-    from tests.server.web import scene
+    from tests.server.web import builders as scene
 
     an_admin("admin")
     teams = [a_team(f"team-{number:02d}") for number in range(20)]

@@ -85,7 +85,7 @@ def main() -> int:
     parser.add_argument("--deployments", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    from tests.flows.house import House
+    from tests.flows.product import House
 
     sweep.more_files()
     ours, theirs = multiprocessing.Pipe()

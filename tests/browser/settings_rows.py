@@ -15,7 +15,7 @@ from kvaudit.server.notify.models import Channel, OutboxMessage
 from kvaudit.server.notify.services import create_channel, send_test
 from tests.browser.test_pages import EVIL
 from tests.factories import a_node, a_team
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 HOOK = "https://hooks.example.org/services/secret-path"
 

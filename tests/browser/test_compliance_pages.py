@@ -17,7 +17,7 @@ from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

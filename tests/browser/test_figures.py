@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from kvaudit.server.audits.models import Run
 from tests.browser.looks import axe, faults
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_measures as measured
 from tests.waiting import until

@@ -18,7 +18,7 @@ from kvaudit.server.inquiries.models import LogImport
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -16,7 +16,7 @@ from kvaudit.server.audits.models import Evidence, Run
 from kvaudit.server.fleet import session_plans
 from tests.browser.looks import axe, faults
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.session_server import FLEET_FILE
 
 pytestmark = pytest.mark.django_db(transaction=True)

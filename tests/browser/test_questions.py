@@ -18,8 +18,8 @@ from kvaudit.server.fleet.models import Deployment
 from tests.browser.conftest import PASSWORD
 from tests.factories import a_team
 from tests.server.checklists.claims import a_waiver
-from tests.server.incidents.stage import an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import an_incident
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

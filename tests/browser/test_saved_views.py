@@ -14,7 +14,7 @@ from kvaudit.server.inquiries.saved_views.services import save_view
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -20,7 +20,7 @@ from tests.browser.looks import axe, faults
 from tests.browser.settings_rows import channel_pages, ledger_pages, pin_pages
 from tests.browser.test_pages import EVIL
 from tests.factories import a_deployment, a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

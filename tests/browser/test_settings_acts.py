@@ -17,7 +17,7 @@ from kvaudit.server.notify.delivery import deliver_due
 from kvaudit.server.notify.models import Channel
 from tests.browser.looks import axe
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

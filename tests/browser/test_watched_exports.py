@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.looks import axe
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

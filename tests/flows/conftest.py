@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.flows.house import House
+    from tests.flows.product import House
 
 
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
-    from tests.flows.house import House
+    from tests.flows.product import House
 
     opened = House()
     try:

@@ -22,7 +22,7 @@ from nacl.public import PrivateKey, SealedBox
 
 from kvaudit.lab.fleet import ENVIRONMENT
 from kvaudit.server.ops import embedded
-from tests.flows.house import ROOT, House
+from tests.flows.product import ROOT, House
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow

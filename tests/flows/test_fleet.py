@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.flows.house import House
+from tests.flows.product import House
 from tests.servers import background, hanging, payload, sglang_node
 from tests.waiting import PATIENCE
 

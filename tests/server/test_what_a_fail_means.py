@@ -21,7 +21,7 @@ from kvaudit.server.inquiries.exposure.report import statement_of
 from kvaudit.server.inquiries.exposure.timespans import Standing
 from kvaudit.server.web.fleet.page import Row
 from tests.server.checklists.claims import a_waiver
-from tests.server.incidents.stage import a_result, a_target, stands
+from tests.server.incidents.builders import a_result, a_target, stands
 
 pytestmark = pytest.mark.django_db
 

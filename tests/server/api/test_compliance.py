@@ -14,7 +14,7 @@ from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment
 from tests.factories import a_deployment, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.server.audits.stage import Actor
+    from tests.server.audits.builders import Actor
 
 
 @pytest.fixture
 def actor(monkeypatch: pytest.MonkeyPatch) -> Actor:
     """The runner's understudy, on stage."""
     from kvaudit.auditor import runner
-    from tests.server.audits.stage import Actor
+    from tests.server.audits.builders import Actor
 
     understudy = Actor()
     monkeypatch.setattr(runner, "run", understudy)

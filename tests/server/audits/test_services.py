@@ -10,7 +10,7 @@ from kvaudit.server.audits.models import Kind, Plan, Run
 from kvaudit.server.audits.services import AuditProblem, audit_now, request_cancel
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from kvaudit.server.notify.models import OutboxMessage
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

@@ -24,7 +24,7 @@ from kvaudit.server.checklists.models import Assessed, Attestation, OwnItem, Wai
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 from tests.factories import a_deployment, a_node, a_team
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

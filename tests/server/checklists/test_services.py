@@ -34,7 +34,7 @@ from kvaudit.server.checklists.services import (
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_deployment, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.models import Assessed, DailyCount
 from tests.factories import a_deployment
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

@@ -16,8 +16,8 @@ from kvaudit.server.incidents.markdown import to_markdown
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.web.kit.markdown import render
 from tests.factories import a_team, a_user
-from tests.server.incidents.stage import a_result, a_target, an_incident, an_operator, stands
-from tests.server.web.scene import a_plan
+from tests.server.incidents.builders import a_result, a_target, an_incident, an_operator, stands
+from tests.server.web.builders import a_plan
 from tests.waiting import bounded
 
 MINIMAL = "schema: kvaudit.incident/1\nid: x\ntitle: Something\n"

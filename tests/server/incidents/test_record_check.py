@@ -25,7 +25,7 @@ from kvaudit.server.incidents.models import (
 from kvaudit.server.incidents.restore_facts import fingerprint_of, requirements_of
 from kvaudit.server.ops.ledger import verify
 from tests.server.api.states import a_state
-from tests.server.incidents import stage
+from tests.server.incidents import builders as stage
 
 pytestmark = pytest.mark.django_db
 

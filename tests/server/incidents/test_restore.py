@@ -18,7 +18,7 @@ from kvaudit.server.incidents.restore_facts import requirements_of
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.incidents.stage import (
+from tests.server.incidents.builders import (
     LEAKING_LENGTHS,
     a_leak,
     a_result,

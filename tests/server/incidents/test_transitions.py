@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from kvaudit.server.incidents import opening, postmortem, restore
 from kvaudit.server.incidents.models import Quarantine, State, Transition
 from kvaudit.server.incidents.transitions import STEPS, IncidentProblem
-from tests.server.incidents.stage import (
+from tests.server.incidents.builders import (
     LEAKING_LENGTHS,
     a_leak,
     a_result,

@@ -46,7 +46,7 @@ def people(db: None) -> People:
 @pytest.fixture
 def pair(people: People) -> Deployment:
     """A prefill and a decode node of the team, read but not judged yet."""
-    from tests.server.web import scene
+    from tests.server.web import builders as scene
 
     return scene.a_pair("chat-large", team=people.team)
 

@@ -28,7 +28,7 @@ from kvaudit.server.web.fleet.headline import headline
 from kvaudit.server.web.fleet.items import item_standings
 from tests.factories import a_deployment, a_node, an_admin
 from tests.recorded import recorded
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 OPTIONAL = tuple(check for check in checks.MODULES if check not in ALWAYS_REQUIRED)
 EVERY = "every check passes"

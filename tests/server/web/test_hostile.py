@@ -28,7 +28,7 @@ from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.inquiries.models import Export, LogImport, RequestHit, RequestLog, SavedView, TenantCount
 from kvaudit.server.web.kit.parts.incident_file import WRITERS
 from tests.factories import an_admin
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import EVERYBODYS, rows_of
 

@@ -13,7 +13,7 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.api.urls import api
 from tests.factories import an_admin
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import rows_for
 

@@ -20,8 +20,8 @@ from kvaudit.server.fleet.models import Pause
 from kvaudit.server.inquiries.models import LogImport, RequestHit, RequestLog, SavedView, TenantCount
 from tests.factories import a_team, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.incidents.stage import a_leak, an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import a_leak, an_incident
+from tests.server.web import builders as scene
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import a_test_message, rows_for
 

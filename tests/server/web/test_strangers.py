@@ -18,8 +18,8 @@ from kvaudit.server.inquiries.models import Export, LogImport, RequestLog, Saved
 from kvaudit.server.notify.services import create_channel, send_test
 from tests.factories import a_user
 from tests.server.checklists.claims import a_waiver, an_attestation
-from tests.server.incidents.stage import an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import an_incident
+from tests.server.web import builders as scene
 from tests.server.web.addresses import PATTERNS
 
 EVERYBODYS = {"library-incident", "library-export", "saved-view", "saved-view-remove"}

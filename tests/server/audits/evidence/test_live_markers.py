@@ -9,7 +9,7 @@ from kvaudit.auditor.text.markers import Marker, as_measure
 from kvaudit.server.audits.evidence import live_markers
 from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import Kind, Planting, Result
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from kvaudit.server.audits.execution import permissions
 from kvaudit.server.audits.execution import run_task as executing
 from kvaudit.server.audits.models import CheckState, Kind, Run, Trigger
 from kvaudit.server.fleet.services import pause_probes
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db

@@ -16,7 +16,7 @@ from kvaudit.server.audits.execution import run_verdict as outcome
 from kvaudit.server.audits.models import CheckState, Evidence, Kind, Result, Run, RunEvidence, StateChange
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.notify.models import Channel, OutboxMessage
-from tests.server.audits.stage import a_plan, a_run, a_target, facts, result
+from tests.server.audits.builders import a_plan, a_run, a_target, facts, result
 
 pytestmark = pytest.mark.django_db
 

@@ -16,7 +16,7 @@ from kvaudit.server.audits.models import CheckState, Kind, Overdue, Result, Run,
 from kvaudit.server.fleet.models import FingerprintChange, Node
 from kvaudit.server.ledger.models import Entry
 from tests.server.audits.execution.test_claims import compete
-from tests.server.audits.stage import a_plan, a_run, a_target, result
+from tests.server.audits.builders import a_plan, a_run, a_target, result
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from kvaudit.server.audits.execution import replay as replaying
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 

@@ -12,7 +12,7 @@ from kvaudit.server.audits.state import status
 from kvaudit.server.audits.state.history import history_for
 from kvaudit.server.fleet.models import Node
 from tests.factories import a_node
-from tests.server.audits.stage import a_plan, a_run, a_target, facts, result
+from tests.server.audits.builders import a_plan, a_run, a_target, facts, result
 
 pytestmark = pytest.mark.django_db
 

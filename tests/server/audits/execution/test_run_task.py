@@ -16,7 +16,7 @@ from kvaudit.server.audits.execution.worker import Desk
 from kvaudit.server.audits.models import CheckState, Kind, Result, Run
 from kvaudit.server.fleet.models import Node
 from kvaudit.server.ledger.models import Entry
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db
@@ -221,7 +221,7 @@ def test_the_soft_limit_ends_runs_as_error(actor, monkeypatch):
 
 
 def test_budget_of_the_plan_within_what_a_task_may_take():
-    from tests.server.audits.stage import a_plan
+    from tests.server.audits.builders import a_plan
 
     target = a_target()
     plan = a_plan(target, budget_seconds=5, budget_tokens=1000)

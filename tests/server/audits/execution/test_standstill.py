@@ -14,7 +14,7 @@ from kvaudit.server.audits.execution import probe_thread
 from kvaudit.server.audits.execution import run_task as executing
 from kvaudit.server.audits.execution.probe_thread import Prober
 from kvaudit.server.audits.models import Kind, Result
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.django_db

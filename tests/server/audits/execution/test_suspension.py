@@ -22,7 +22,7 @@ from kvaudit.server.fleet.services import pause_probes
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.web.kit.parts.reproduce import again
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target, facts, result
+from tests.server.audits.builders import a_run, a_target, facts, result
 
 pytestmark = pytest.mark.django_db
 

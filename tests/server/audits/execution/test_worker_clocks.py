@@ -15,7 +15,7 @@ from kvaudit.server.audits import tasks
 from kvaudit.server.audits.execution import enqueue as ringing
 from kvaudit.server.audits.execution import worker_clocks
 from kvaudit.server.audits.models import Run, RunState, WorkerClock
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 

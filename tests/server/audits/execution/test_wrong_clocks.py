@@ -20,7 +20,7 @@ from kvaudit.server.audits.state import status
 from kvaudit.server.fleet.models import FingerprintChange, NodeSnapshot
 from kvaudit.server.incidents import opening
 from kvaudit.server.incidents.models import Incident, Quarantine
-from tests.server.audits.stage import a_plan, a_run, a_target, facts, result
+from tests.server.audits.builders import a_plan, a_run, a_target, facts, result
 from tests.waiting import until
 
 pytestmark = pytest.mark.django_db

@@ -20,7 +20,7 @@ from kvaudit.server.audits.schedule.plans import (
     spec_of,
 )
 from tests.factories import a_user
-from tests.server.audits.stage import PASSIVE, a_plan, a_target
+from tests.server.audits.builders import PASSIVE, a_plan, a_target
 
 pytestmark = pytest.mark.django_db
 

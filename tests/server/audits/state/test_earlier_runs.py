@@ -10,7 +10,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import Kind, Result
 from kvaudit.server.audits.state import earlier_runs
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 
 pytestmark = pytest.mark.django_db
 

@@ -11,7 +11,7 @@ from kvaudit.server.audits.models import Result
 from kvaudit.server.audits.state import history_query
 from kvaudit.server.audits.state.history_query import Question, page_of
 from tests.factories import a_deployment, a_node, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

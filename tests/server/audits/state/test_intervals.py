@@ -18,7 +18,7 @@ from kvaudit.server.audits.models import CheckState, Result
 from kvaudit.server.audits.state import intervals as states
 from kvaudit.server.audits.state.intervals import Observation, expiry
 from kvaudit.server.fleet.models import FingerprintChange, Node
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 PASS, FAIL, INCONCLUSIVE = Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE

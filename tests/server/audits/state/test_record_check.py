@@ -24,7 +24,7 @@ from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ledger.services import record
 from kvaudit.server.ops.ledger import verify
 from tests.recorded import recorded
-from tests.server.audits.stage import Actor, a_plan, a_run, a_target, result
+from tests.server.audits.builders import Actor, a_plan, a_run, a_target, result
 
 pytestmark = pytest.mark.django_db
 CHECKS = ("pool", "version", "drift")

@@ -9,7 +9,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import CheckState, Kind, Overdue, Plan
 from kvaudit.server.audits.state import status
-from tests.server.audits.stage import PASSIVE, a_plan, a_run, a_target
+from tests.server.audits.builders import PASSIVE, a_plan, a_run, a_target
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import CheckState, Kind
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.ledger.grants import grant_statements
-from tests.server.audits.stage import a_run, a_target, facts
+from tests.server.audits.builders import a_run, a_target, facts
 
 pytestmark = pytest.mark.django_db
 

@@ -17,7 +17,7 @@ from kvaudit.server.incidents import opening
 from kvaudit.server.incidents.models import Incident
 from kvaudit.server.ledger.services import record
 from tests.factories import a_node
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,7 @@ from django.test import Client
 from kvaudit.server.accounts.models import User
 from kvaudit.server.web.account import login_throttle
 from tests.factories import a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 PASSWORD = "correct-horse-battery-9"
 

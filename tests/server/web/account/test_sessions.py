@@ -242,7 +242,7 @@ TYPED = "An hour of careful words.\nWith <b>markup</b> & 'quotes'."
 
 
 def test_what_was_typed_when_the_session_ended_is_sent_after_the_login(people, pair):
-    from tests.server.incidents.stage import an_incident
+    from tests.server.incidents.builders import an_incident
 
     incident = an_incident(pair)
     user = people.operating_user

@@ -13,7 +13,7 @@ from kvaudit.server.checklists.models import Attestation, OwnItem, Waiver
 from kvaudit.server.fleet.models import Node
 from tests.factories import a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 EVIL = "<script>alert(1)</script>\u202e=1+1"
 

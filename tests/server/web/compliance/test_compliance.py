@@ -17,7 +17,7 @@ from kvaudit.server.audits.models import CheckState, Overdue
 from kvaudit.server.fleet.models import Deployment
 from tests.factories import a_deployment, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 
 def text(client, path: str) -> str:

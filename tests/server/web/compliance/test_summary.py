@@ -14,8 +14,8 @@ from kvaudit.server.web.compliance.summary.markdown import md
 from kvaudit.server.web.compliance.summary.page import week_of
 from tests.factories import a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.incidents.stage import an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import an_incident
+from tests.server.web import builders as scene
 
 
 def text(client, path="/summary/"):

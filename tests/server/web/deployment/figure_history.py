@@ -12,7 +12,7 @@ from kvaudit.server.accounts.models import Team
 from kvaudit.server.audits.models import CheckState, Result, Run, StateChange
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from tests.factories import a_deployment, a_node
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 CHECKS = ("pool", "version", "drift", "exposure", "rejection", "canary", "coherence", "prefill")
 CYCLE = ("pass", "fail", "pass", "inconclusive", "pass", "error")

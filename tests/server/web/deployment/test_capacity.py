@@ -8,7 +8,7 @@ import pytest
 
 from kvaudit.server.inquiries.request_logs.production import Lengths
 from kvaudit.server.web.deployment.capacity import Ranks, capacity_of
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 SHORT = {"pool_tokens": 681_280, "context_tokens": 1_048_576, "headroom": 1.25}
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kvaudit.server.audits.models import CheckState, Run
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 PASS = dict.fromkeys(scene.REQUIRED, "pass")
 PATH = "/d/chat-large/"

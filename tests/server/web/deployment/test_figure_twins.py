@@ -23,7 +23,7 @@ from kvaudit.server.web.kit.parts.timeline import hours
 from tests.factories import a_deployment, a_node, a_team, a_user
 from tests.server.inquiries.request_logs.test_importer import brought
 from tests.server.inquiries.request_logs.test_production import ODD
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_twins as twins
 

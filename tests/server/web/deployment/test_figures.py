@@ -15,7 +15,7 @@ from kvaudit.server.audits.models import StateChange
 from kvaudit.server.web.deployment.figures.views import FIGURES, ROWS
 from tests.server.inquiries.request_logs.test_importer import brought, line
 from tests.server.inquiries.request_logs.test_production import ODD
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_measures as measured
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 from kvaudit.auditor.commands import gate
 from kvaudit.server.fleet.models import Node
 from kvaudit.server.incidents.models import Quarantine
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 PASS = dict.fromkeys(scene.REQUIRED, "pass")
 

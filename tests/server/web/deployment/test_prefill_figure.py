@@ -9,7 +9,7 @@ from kvaudit.server.web.deployment.figures import prefill, production
 from tests.factories import a_deployment, a_team
 from tests.server.inquiries.request_logs.test_importer import brought
 from tests.server.inquiries.request_logs.test_production import HONEST, ODD
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.server.web.deployment import figure_history
 
 

@@ -15,7 +15,7 @@ from kvaudit.server.web.kit.parts.timeline import events
 from kvaudit.server.web.kit.parts.timeline import figure as timeline
 from kvaudit.server.web.kit.parts.timeline.events import Mark, Span
 from tests.factories import a_deployment, a_node, a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 from tests.server.web.deployment import figure_history
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

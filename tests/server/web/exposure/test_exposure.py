@@ -12,7 +12,7 @@ from kvaudit.server.audits.models import CheckState, Result, Run
 from kvaudit.server.fleet.models import FingerprintChange, Tenant
 from kvaudit.server.inquiries import tasks
 from kvaudit.server.inquiries.models import LogImport, RequestLog
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 EVIL = "=cmd()<script>alert(1)</script>\u202e\x00" + "x" * 900
 HEAD = "time,prompt_tokens,tenant,id,prefill_seconds\n"

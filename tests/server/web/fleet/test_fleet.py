@@ -13,7 +13,7 @@ from django.utils import timezone
 from kvaudit.server.incidents.models import Incident
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment, a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 PASS = dict.fromkeys(scene.REQUIRED, "pass")
 

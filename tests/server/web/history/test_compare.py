@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.web.history.compare.page import flat
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from kvaudit.server.audits.evidence import export as exporting
 from kvaudit.server.audits.models import Result
 from kvaudit.server.audits.state.history_query import Question
 from tests.factories import a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from kvaudit.server.audits.models import Result
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
 

@@ -16,7 +16,7 @@ from django.utils import timezone
 from kvaudit.server.inquiries.exports import watched
 from kvaudit.server.inquiries.models import Export
 from tests.factories import a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

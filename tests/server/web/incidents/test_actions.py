@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from kvaudit.server.incidents.models import ActionItem
 from tests.factories import a_user
-from tests.server.incidents.stage import an_incident
+from tests.server.incidents.builders import an_incident
 
 EVIL = "<script>alert(1)</script>\u202e=1+1"
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from kvaudit.server.incidents import export as exporting
 from kvaudit.server.incidents import library, opening, postmortem, restore
 from kvaudit.server.incidents.models import Incident, Quarantine, TimelineEvent
-from tests.server.incidents.stage import (
+from tests.server.incidents.builders import (
     a_leak,
     a_target,
     an_incident,
@@ -23,8 +23,8 @@ from tests.server.incidents.stage import (
     stands,
     the_internal_set,
 )
-from tests.server.incidents.stage import a_result as a_finished
-from tests.server.incidents.stage import rejection_measures as measures
+from tests.server.incidents.builders import a_result as a_finished
+from tests.server.incidents.builders import rejection_measures as measures
 
 HOSTILE = "<script>alert(1)</script>\u202e‮ [x](javascript:alert(2)) <img src=x onerror=alert(3)>"
 

@@ -20,8 +20,8 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.incidents import postmortem, restore
 from kvaudit.server.incidents.models import Incident
 from tests.factories import an_admin
-from tests.server.incidents.stage import an_operator
-from tests.server.web import scene
+from tests.server.incidents.builders import an_operator
+from tests.server.web import builders as scene
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import rows_for
 

@@ -8,8 +8,8 @@ from kvaudit.server.audits.models import CheckState, Result
 from kvaudit.server.web.kit.advisory_links import linked
 from kvaudit.server.web.kit.parts.leak_explanation import mechanism_of
 from kvaudit.server.web.kit.untrusted import block, inline
-from tests.server.incidents.stage import a_result, a_target, an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import a_result, a_target, an_incident
+from tests.server.web import builders as scene
 
 PASS = dict.fromkeys(scene.REQUIRED, "pass")
 POOL = {"danger_zone": [5_322, 8_186], "nodes": [{"role": "prefill"}, {"role": "decode"}]}

@@ -16,7 +16,7 @@ from kvaudit.server.fleet.models import Deployment, Tenant
 from kvaudit.server.fleet.services import set_node_headers, set_pin
 from kvaudit.server.web.kit.parts.reproduce import TOKEN, again, gate_line
 from tests.factories import a_deployment
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,7 @@ import pytest
 from kvaudit.server.accounts.models import Membership
 from kvaudit.server.audits.models import Plan
 from tests.factories import a_deployment, a_team
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 GOOD = {
     "name": "Nightly", "checks": ["pool", "version"], "deployments": "chat-large", "interval": "", "cron": "0 2 * * *",

@@ -12,7 +12,7 @@ from kvaudit.server.audits.models import Result, Run
 from kvaudit.server.ledger.models import Verification
 from kvaudit.server.web.runs.ledger_proof import proof_of
 from tests.recorded import recorded
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 FAIL, PASS, OPEN = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE
 

@@ -13,16 +13,16 @@ from django.utils import timezone
 from kvaudit.auditor.runner import CANCELLED
 from kvaudit.server.audits.models import Evidence
 from kvaudit.server.incidents import restore
-from tests.server.incidents.stage import (
+from tests.server.incidents.builders import (
     LEAKING_LENGTHS,
     a_target,
     an_incident,
     runs_version,
     the_internal_set,
 )
-from tests.server.incidents.stage import a_result as a_finished
-from tests.server.incidents.stage import rejection_measures as measures
-from tests.server.web import scene
+from tests.server.incidents.builders import a_result as a_finished
+from tests.server.incidents.builders import rejection_measures as measures
+from tests.server.web import builders as scene
 from tests.server.web.deployment.figure_measures import canary
 
 PASS = dict.fromkeys(scene.PASSIVE, "pass")

@@ -11,7 +11,7 @@ from kvaudit.server.audits.evidence import sealed_text
 from kvaudit.server.audits.evidence import store as evidence
 from kvaudit.server.audits.models import Evidence, Kind, Run, RunEvidence
 from kvaudit.server.ledger.models import Entry
-from tests.server.audits.stage import a_run
+from tests.server.audits.builders import a_run
 
 SECRET = "<script>the customer's account number is 4711081599221177</script>"
 

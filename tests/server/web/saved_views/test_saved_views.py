@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from kvaudit.server.inquiries.models import SavedView
 from kvaudit.server.inquiries.saved_views import services
 from tests.factories import a_user, an_admin
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
 PAGES = {

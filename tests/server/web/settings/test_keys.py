@@ -10,7 +10,7 @@ from django.test import Client
 from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.fleet.services import set_tenant_key
 from tests.factories import a_user, an_admin
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 KEYS = "/settings/keys/"
 

@@ -11,7 +11,7 @@ from kvaudit.server.fleet.models import NodeSnapshot, Pin
 from kvaudit.server.fleet.services import set_pin
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_deployment, a_node, a_user
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 LIST, ONE = "/settings/pins/", "/settings/pins/chat-large/"
 GOOD = {"act": "set", "engine": "sglang", "wanted": ">=0.5.23", "reason": "KVA-001"}

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from kvaudit.server.fleet.services import pause_probes
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_user, an_admin
-from tests.server.web import scene
+from tests.server.web import builders as scene
 
 
 def as_(user) -> Client:

@@ -144,7 +144,7 @@ class House:
     # What is true
 
     def furnish(self, **wanted: Any) -> dict[str, int]:
-        made: dict[str, int] = json.loads(self._python("-m", "tests.flows.furnish", json.dumps(wanted)))
+        made: dict[str, int] = json.loads(self._python("-m", "tests.flows.builders", json.dumps(wanted)))
         return made
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
