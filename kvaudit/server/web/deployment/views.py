@@ -11,7 +11,7 @@ from django.shortcuts import render
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
 from kvaudit.server.audits.models import Result
-from kvaudit.server.audits.state.status import DeploymentStatus
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
 from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.inquiries.request_logs.production import lengths_of
 from kvaudit.server.web.deployment.capacity import capacity_of
