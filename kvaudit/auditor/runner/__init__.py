@@ -7,7 +7,6 @@ deadline are looked at before every step. An exception inside a check becomes th
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
@@ -25,8 +24,6 @@ from kvaudit.auditor.verdict import Result, Verdict
 if TYPE_CHECKING:  # imported when an active check is asked for: the gate starts without
     from kvaudit.auditor.prober import Permission
     from kvaudit.auditor.prober.probe_set import ProbeSet
-
-log = logging.getLogger(__name__)
 
 GRACE = 5.0
 """Seconds past the deadline in which an active check may end by itself and keep what it has seen."""
