@@ -18,7 +18,8 @@ from kvaudit.auditor.verdict import Verdict, roll_up
 from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.audits.models import CheckState, Result
 from kvaudit.server.audits.state import intervals as states
-from kvaudit.server.audits.state.status import ALWAYS_REQUIRED, DeploymentStatus, status_of
+from kvaudit.server.audits.state.deployment_status import ALWAYS_REQUIRED, DeploymentStatus
+from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 from kvaudit.server.incidents import traffic_gate

@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
 from kvaudit.server.audits.models import Result
-from kvaudit.server.audits.state.status import DeploymentStatus
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
 from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.services import retire_deployment
 from kvaudit.server.inquiries.request_logs.production import lengths_of
