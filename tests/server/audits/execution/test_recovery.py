@@ -15,8 +15,8 @@ from kvaudit.server.audits.execution.recovery import recover
 from kvaudit.server.audits.models import CheckState, Kind, Overdue, Result, Run, StateChange
 from kvaudit.server.fleet.models import FingerprintChange, Node
 from kvaudit.server.ledger.models import Entry
-from tests.server.audits.execution.test_claims import compete
 from tests.server.audits.builders import a_plan, a_run, a_target, result
+from tests.server.audits.execution.test_claims import compete
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,8 @@ from kvaudit.server.audits.schedule import times as schedule
 from kvaudit.server.audits.schedule.dispatch import dispatch
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.ledger.models import Entry
-from tests.server.audits.execution.test_claims import compete
 from tests.server.audits.builders import a_plan, a_target
+from tests.server.audits.execution.test_claims import compete
 
 
 def move_back(plan, **delta):
