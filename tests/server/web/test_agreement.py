@@ -30,6 +30,7 @@ from kvaudit.server.web.fleet.items import item_standings
 from tests.factories import a_deployment, a_node, an_admin
 from tests.recorded import recorded
 from tests.server.web import builders as scene
+from tests.server.web.pages import page_text
 
 OPTIONAL = tuple(check for check in checks.MODULES if check not in ALWAYS_REQUIRED)
 EVERY = "every check passes"
@@ -187,7 +188,7 @@ def agree_now(deployment: Deployment) -> None:
 
     client = Client()
     client.force_login(admin)
-    assert f'class="headline headline-{status.verdict}"' in client.get("/").content.decode()
+    assert f'class="headline headline-{status.verdict}"' in page_text(client.get("/"))
     _, secret = create_token(owner=admin, name="x", scopes=["read", "gate"], actor=admin)
     bearer = {"HTTP_AUTHORIZATION": f"Bearer {secret}"}
     (line,) = client.get("/api/v1/deployments", **bearer).json()
