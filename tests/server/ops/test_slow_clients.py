@@ -238,7 +238,9 @@ def test_where_there_are_too_many_the_oldest_goes(serve):
 
 def test_what_is_kept_has_a_limit(serve):
     served = serve(MOST_SPOOLED=1_000_000, GRACE_SECONDS=600)
-    page = PAGE.replace(b"/page", b"/page?12000000")  # the kernel keeps up to 4 MB of it, more or less of them
+    page = PAGE.replace(
+        b"/page", b"/page?12000000"
+    )  # the kernel keeps up to 4 MB of it, more or less of them
     crowd = [served.connect(page, window=4096) for _ in range(20)]
     until(lambda: sum(_established(served.port, each) for each in crowd) <= 10, "the largest go")
     assert served.ask("GET", "/fast")["path"] == "/fast"
