@@ -27,6 +27,7 @@ from kvaudit.server.web.deployment import page
 from kvaudit.server.web.fleet import page as fleet
 from kvaudit.server.web.fleet.headline import headline
 from kvaudit.server.web.fleet.items import item_standings
+from tests.drawn import cases
 from tests.factories import a_deployment, a_node, an_admin
 from tests.recorded import recorded
 from tests.server.web import builders as scene
@@ -49,7 +50,7 @@ F, I, E, P = Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.ERROR, Verdict.PASS  # 
 
 
 class Agreement(TestCase):
-    @hypothesis_settings(max_examples=80, deadline=None)
+    @hypothesis_settings(max_examples=cases(20), deadline=None)
     @given(events, st.sets(st.sampled_from(OPTIONAL), max_size=2), st.booleans())
     @example([(1, EVERY, P, True), (1, "prefix", F, True), (1, "prefix", I, False)], set(), False)
     @example([(1, "prefix", F, False), (1, "prefix", E, False), (1, EVERY, P, True)], set(), False)
