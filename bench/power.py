@@ -36,7 +36,7 @@ from kvaudit.auditor.stats.bounds import interval, upper_bound
 from kvaudit.auditor.verdict import roll_up
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig, LabTenant
-from kvaudit.lab.expectations import Row as Engine
+from kvaudit.lab.expectations import Expectation as Engine
 from kvaudit.lab.inprocess import InProcess, in_process
 from kvaudit.lab.matrix import target_of
 

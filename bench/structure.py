@@ -25,7 +25,7 @@ def main() -> None:
     files = [ROOT / name for name in _git("ls-files", "kvaudit/*.py")]
     product = {_module(path): path for path in files if "/migrations/" not in str(path)}
     imports = {name: set(_imports(name, path, product)) for name, path in product.items()}
-    circles = [each for each in _circles(imports) if len(each) > 1]
+    circles = [circle for circle in _circles(imports) if len(circle) > 1]
     print(f"files of the product                         {len(product)}")
     print(
         f"lines of the product                         {sum(len(_lines(path)) for path in product.values())}"

@@ -16,7 +16,9 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"][
 @pytest.mark.parametrize("wing", ["auditor", "server"])
 def test_picture_shows_the_floors_of_the_contract(wing: str) -> None:
     (layers,) = (
-        each["layers"] for each in CONTRACTS if each["name"].lower().startswith(f"floors of the {wing}")
+        contract["layers"]
+        for contract in CONTRACTS
+        if contract["name"].lower().startswith(f"floors of the {wing}")
     )
     floors = [[name.rpartition(".")[2] for name in layer.split(" | ")] for layer in layers]
     (drawn,) = re.findall(rf"subgraph {wing}\[.*?\]\n +direction TB\n +(.*)\n", PAGE)

@@ -23,12 +23,12 @@ from kvaudit.lab.clock import now, wall
 from kvaudit.lab.exposition import sglang_metrics
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Refused, encode, text_of
-from kvaudit.lab.request_leg import Leg, start
+from kvaudit.lab.request_leg import RequestLeg, start
 
 GENERATE, COMPLETIONS, CHAT = "/generate", "/v1/completions", "/v1/chat/completions"
 
 
-class SGLangFace:
+class SGLangApi:
     """HTTP of one node. ``tickets`` gives the writer tag of a request by its room."""
 
     def __init__(self, node: Node, tickets: Callable[[Call], int]) -> None:
@@ -105,7 +105,7 @@ class SGLangFace:
         return base.json_response(document, status)
 
     # --- /generate ---
-    def _meta(self, leg: Leg) -> dict[str, Any]:
+    def _meta(self, leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         return {
             "id": request.call.rid,
@@ -119,11 +119,11 @@ class SGLangFace:
             "e2e_latency": round(now() - request.received, 6),
         }
 
-    def _generate_body(self, leg: Leg) -> dict[str, Any]:
+    def _generate_body(self, leg: RequestLeg) -> dict[str, Any]:
         ids = leg.request.output_ids
         return {"text": text_of(ids), "output_ids": ids, "meta_info": self._meta(leg)}
 
-    async def _generate_frames(self, leg: Leg) -> AsyncIterator[bytes]:
+    async def _generate_frames(self, leg: RequestLeg) -> AsyncIterator[bytes]:
         async with leg:
             async for _ in leg.request.progress():
                 yield base.sse(self._generate_body(leg))
@@ -138,7 +138,7 @@ class SGLangFace:
         yield base.DONE
 
     # --- OpenAI ---
-    def _usage(self, leg: Leg) -> dict[str, Any]:
+    def _usage(self, leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         made = len(request.output_ids)
         details = {"cached_tokens": request.cached_tokens} if self.node.config.cache_report else None
@@ -150,7 +150,7 @@ class SGLangFace:
             "reasoning_tokens": 0,
         }
 
-    def _openai_body(self, path: str, leg: Leg) -> dict[str, Any]:
+    def _openai_body(self, path: str, leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         text = text_of(request.output_ids)
         choice: dict[str, Any] = {"index": 0}
@@ -171,7 +171,7 @@ class SGLangFace:
             "metadata": {"weight_version": "default"},
         }
 
-    def _head(self, path: str, leg: Leg, kind: str) -> dict[str, Any]:
+    def _head(self, path: str, leg: RequestLeg, kind: str) -> dict[str, Any]:
         return {
             "id": leg.request.call.rid,
             "object": kind,
@@ -179,7 +179,7 @@ class SGLangFace:
             "model": self.node.config.model,
         }
 
-    async def _openai_frames(self, path: str, body: dict[str, Any], leg: Leg) -> AsyncIterator[bytes]:
+    async def _openai_frames(self, path: str, body: dict[str, Any], leg: RequestLeg) -> AsyncIterator[bytes]:
         head = self._head(path, leg, "chat.completion.chunk" if path == CHAT else "text_completion")
 
         def frame(content: dict[str, Any], finish: dict[str, Any]) -> bytes:

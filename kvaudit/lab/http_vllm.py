@@ -22,14 +22,14 @@ from kvaudit.lab import http_base as base
 from kvaudit.lab.clock import wall
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, FinishAbort, FinishStop, Refused, encode, text_of
-from kvaudit.lab.request_leg import Leg, start
+from kvaudit.lab.request_leg import RequestLeg, start
 from kvaudit.lab.vllm_exposition import vllm_metrics
 
 COMPLETIONS, CHAT, INVOCATIONS = "/v1/completions", "/v1/chat/completions", "/invocations"
 _TYPES = {400: "BadRequestError", 404: "NotFoundError", 500: "InternalServerError"}
 
 
-class VLLMFace:
+class VLLMApi:
     """HTTP of one node. ``tickets`` gives the writer tag of a request by its room."""
 
     def __init__(self, node: Node, tickets: Callable[[Call], int]) -> None:
@@ -93,7 +93,7 @@ class VLLMFace:
         yield base.sse(_error(message, status, param))
         yield base.DONE
 
-    def _usage(self, leg: Leg, details_of: str = "body") -> dict[str, Any]:
+    def _usage(self, leg: RequestLeg, details_of: str = "body") -> dict[str, Any]:
         """``details_of``: "body", "chat stream" or "completion stream"; each fills the details its way."""
         request = leg.request
         made = len(request.output_ids)
@@ -111,11 +111,11 @@ class VLLMFace:
             "prompt_tokens_details": details,
         }
 
-    def _head(self, leg: Leg, kind: str) -> dict[str, Any]:
+    def _head(self, leg: RequestLeg, kind: str) -> dict[str, Any]:
         model = self.node.config.model
         return {"id": leg.request.call.rid, "object": kind, "created": int(wall()), "model": model}
 
-    def _body(self, path: str, body: dict[str, Any], leg: Leg) -> dict[str, Any]:
+    def _body(self, path: str, body: dict[str, Any], leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         finish = _finish(request.finished_reason)
         text, ids = text_of(request.output_ids), body.get("return_token_ids") is True
@@ -159,7 +159,7 @@ class VLLMFace:
             "metrics": None,
         }
 
-    async def _frames(self, path: str, body: dict[str, Any], leg: Leg) -> AsyncIterator[bytes]:
+    async def _frames(self, path: str, body: dict[str, Any], leg: RequestLeg) -> AsyncIterator[bytes]:
         chat = path == CHAT
         head = self._head(leg, "chat.completion.chunk" if chat else "text_completion")
         options = body.get("stream_options")

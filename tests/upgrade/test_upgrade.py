@@ -192,7 +192,7 @@ def before() -> Iterator[Before]:
     folder = new_state()
     folder.mkdir()
     found = Before(folder)
-    installation.furnish(folder, found.look)
+    installation.fill_release(folder, found.look)
     yield found
     shutil.rmtree(folder.parent, ignore_errors=True)
 

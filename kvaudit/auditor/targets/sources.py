@@ -63,7 +63,7 @@ def from_flags(
         credentials = _bearer(api_key_env, "--api-key-env", environ)
         target = Target(
             slug=slug or "given on the command line",
-            nodes=_named([(*parse_node(each), engine) for each in nodes], credentials),
+            nodes=_named([(*parse_node(node), engine) for node in nodes], credentials),
             entry=values.url(entry, "--entry") if entry else "",
             model=model,
             tenants=tuple(
@@ -73,7 +73,7 @@ def from_flags(
             rules=rules,
             consent=consent,
         )
-    except values.Wrong as problem:
+    except values.InvalidValue as problem:
         raise TargetError(str(problem)) from None
     return _told_apart(target)
 
@@ -127,26 +127,26 @@ def from_deployment(
         slug=described.slug,
         nodes=tuple(
             Node(
-                name=each.name,
-                url=each.url,
-                role=each.role,
-                engine=each.engine or described.engine,
-                credentials=_credentials(each, f"node {each.name} of {described.slug}", environ),
-                pointers=each.pointers,
+                name=node.name,
+                url=node.url,
+                role=node.role,
+                engine=node.engine or described.engine,
+                credentials=_credentials(node, f"node {node.name} of {described.slug}", environ),
+                pointers=node.pointers,
             )
-            for each in described.nodes
+            for node in described.nodes
         ),
         entry=described.entry,
         model=described.model,
         tenants=tuple(
             Tenant(
-                each.name,
-                _credentials(each, f"tenant {each.name} of {described.slug}", environ),
-                salt=_secret(each.salt_env, f"the salt of tenant {each.name}", environ)
-                if each.salt_env
+                tenant.name,
+                _credentials(tenant, f"tenant {tenant.name} of {described.slug}", environ),
+                salt=_secret(tenant.salt_env, f"the salt of tenant {tenant.name}", environ)
+                if tenant.salt_env
                 else "",
             )
-            for each in (described.tenants if as_tenants else ())
+            for tenant in (described.tenants if as_tenants else ())
         ),
         rules=Rules(
             headroom=rules.headroom if described.headroom is None else described.headroom,
@@ -182,7 +182,7 @@ def _rules(
     default = Rules()
     return Rules(
         headroom=default.headroom if headroom is None else values.headroom(headroom),
-        pins=default.pins if pins is None else tuple(values.pin(each) for each in pins),
+        pins=default.pins if pins is None else tuple(values.pin(pin) for pin in pins),
         context=None if context is None else values.tokens(context, "--context"),
         edge_limit=None if edge_limit is None else values.tokens(edge_limit, "--edge-limit"),
         conditions={values.condition(name): met for name, met in (conditions or {}).items()},

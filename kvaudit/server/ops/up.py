@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kvaudit.server.disk import NO_ROOM
 from kvaudit.server.ops import launch as launching
-from kvaudit.server.ops.addons import EXTRAS, Extra, fulfil, lab_ports_file, wish_file
+from kvaudit.server.ops.addons import ADDONS, Addon, fulfil, lab_ports_file, request_file
 from kvaudit.server.ops.embedded import (
     APP_ROLE,
     OWNER_ROLE,
@@ -102,8 +102,8 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
         if left:
             progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
         launch = Launch(state, options.host, port, {}, options.concurrency, listen(options.host, port))
-        left_out = [each for each in EXTRAS if each.name in without]
-        _start_everything(supervisor, launch, [each for each in EXTRAS if each.name not in without])
+        left_out = [extra for extra in ADDONS if extra.name in without]
+        _start_everything(supervisor, launch, [extra for extra in ADDONS if extra.name not in without])
         retaining = Retaining(launch, progress)
 
         def also() -> None:
@@ -132,7 +132,7 @@ def _disks(state: State) -> list[Path]:
     return sorted({state.folder, postgres_home(state.folder)} if own_server else {state.folder})
 
 
-def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra]) -> None:
+def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Addon]) -> None:
     progress = supervisor.progress
     composed = _start_servers(supervisor, launch.state)
     composed |= own_variables(launch, composed)
@@ -142,23 +142,23 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Extra
     if not launch.retention_url:
         progress.say("old evidence is kept for good: DATABASE_RETENTION_URL names no role that may drop it")
     launch.for_web = private_half(launch.state)
-    wish_file(launch).unlink(missing_ok=True)
+    request_file(launch).unlink(missing_ok=True)
     lab_ports_file(launch).unlink(missing_ok=True)
-    if len(extras) < len(EXTRAS):
-        launch.for_web["LAB_WISH_FILE"] = str(wish_file(launch))
+    if len(extras) < len(ADDONS):
+        launch.for_web["LAB_WISH_FILE"] = str(request_file(launch))
     launch.state.write_local_environment(composed)
     with progress.step("preparing the database", "database prepared"):
         password = _initialise(supervisor, launch.state, owner_side)
-    for extra in extras:
-        for child in extra.children(launch):
+    for addon in extras:
+        for child in addon.children(launch):
             supervisor.start(child)
     waiting = [launching.worker(launch, queue) for queue in ("passive", "active")]
     waiting += [launching.beat(launch)]
     web = launching.web(launch)
     for child in (*waiting, web):
         supervisor.start(child)
-    for extra in extras:
-        extra.furnish(launch, supervisor)
+    for addon in extras:
+        addon.set_up(launch, supervisor)
     with progress.step("starting web, workers and beat", "web, two workers and beat answer"):
         probe = f"{launch.url}/readyz"
         supervisor.wait(web, lambda: answers(probe), seconds=120, why=lambda: refusal(probe))

@@ -10,14 +10,14 @@ import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.checks.trials import (
+    distinct_evidence,
     harmed,
     idle,
-    kept,
     key_refused,
     nonce_in,
     nothing_learnt,
     pool_use,
-    saying,
+    result_builder,
     trial,
     unaskable,
     void_share,
@@ -113,7 +113,7 @@ def test_a_refused_key_is_found() -> None:
 
 
 def test_a_decoy_in_an_answer_is_our_own_fault_and_comes_before_a_refused_key() -> None:
-    result = saying("canary", {}, "Anything.", [])
+    result = result_builder("canary", {}, "Anything.", [])
     met = nothing_learnt(result, [seen_as("x", 9, DENIED)], [SimpleNamespace(decoy=True)])
     assert met is not None
     assert (met.verdict, "never sent to anybody" in met.summary) == (Verdict.ERROR, True)
@@ -153,8 +153,8 @@ def test_health_is_looked_at_after_what_looks_like_harm(outcome: Outcome, looked
 
 def test_evidence_is_kept_once_and_the_newest_when_there_is_much() -> None:
     items = [Evidence("response", str(number % 1_300), "s", b"") for number in range(2_600)]
-    assert len(kept(items)) == 1_200
-    assert kept(items)[-1].sha256 == "1299"
+    assert len(distinct_evidence(items)) == 1_200
+    assert distinct_evidence(items)[-1].sha256 == "1299"
 
 
 def test_nobody_asked_is_inconclusive_and_says_why() -> None:

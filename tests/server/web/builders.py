@@ -127,7 +127,7 @@ def keep(run: Run, body: bytes, source: str = "GET http://prefill-0:30000/server
     return {"kind": "response", "sha256": digest, "source": source}
 
 
-def stands(
+def a_state(
     deployment: Deployment,
     verdicts: Mapping[str, str],
     *,
@@ -259,15 +259,15 @@ def a_fleet(team: Team, count: int) -> list[Deployment]:
         )  # fmt: skip
         everything = dict.fromkeys(REQUIRED, "pass")
         if kind == 0:
-            stands(deployment, {**everything, "pool": "fail", "version": "fail"}, measures=SHORT_POOL)
+            a_state(deployment, {**everything, "pool": "fail", "version": "fail"}, measures=SHORT_POOL)
         elif kind == 1:
-            stands(deployment, {**everything, "pool": "inconclusive"}, measures={"pool_tokens": None})
+            a_state(deployment, {**everything, "pool": "inconclusive"}, measures={"pool_tokens": None})
         elif kind == 2:
-            stands(deployment, {**everything, "pool": "error"})
+            a_state(deployment, {**everything, "pool": "error"})
         elif kind == 3:
-            stands(deployment, everything, expired=True, measures=LARGE_POOL)
+            a_state(deployment, everything, expired=True, measures=LARGE_POOL)
         elif kind != 4:
-            stands(deployment, everything, measures=LARGE_POOL)
+            a_state(deployment, everything, measures=LARGE_POOL)
         made.append(deployment)
     a_plan(*made)
     return made

@@ -53,7 +53,7 @@ class CheckNow(NamedTuple):
     result_id: int | None = None
     node_id: int | None = None
     required: bool = True
-    counts: bool = True  # in the roll-up: required, or `stands` without being so
+    counts: bool = True  # in the roll-up: required, or `counts_unrequired` without being so
 
     @property
     def missing(self) -> bool:
@@ -111,7 +111,7 @@ class DeploymentStatus:
         for check in checks.MODULES:
             if check in whole:
                 required = check in self.required
-                counts = required or stands(check, whole[check].verdict, self.unrefuted)
+                counts = required or counts_unrequired(check, whole[check].verdict, self.unrefuted)
                 shown[check] = _now(whole[check], at, required=required, counts=counts)
             elif check in self.required:
                 shown[check] = CheckNow(check, Verdict.INCONCLUSIVE)
@@ -188,7 +188,7 @@ class DeploymentStatus:
         return max(known) if self.verdict is Verdict.PASS else min(known)
 
 
-def stands(check: str, said: str, unrefuted: Collection[str]) -> bool:
+def counts_unrequired(check: str, said: str, unrefuted: Collection[str]) -> bool:
     """Whether a check that nobody requires counts all the same: it fails, or it failed and nothing since has taken
     that back."""
     return check not in ONLY_PLANNED and (said == Verdict.FAIL or check in unrefuted)

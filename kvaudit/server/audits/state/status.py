@@ -18,8 +18,8 @@ from kvaudit.server.audits.state.deployment_status import (
     STATE_COLUMNS,
     DeploymentStatus,
     StateRow,
+    counts_unrequired,
     required_checks,
-    stands,
 )
 
 
@@ -34,7 +34,7 @@ def statuses(
     wanted = list(deployments)
     when = clock.now() if moment is None else moment
     plans = plans_of(wanted, moment=moment)
-    by_deployment: dict[int, list[StateRow]] = {each.pk: [] for each in wanted}
+    by_deployment: dict[int, list[StateRow]] = {deployment.pk: [] for deployment in wanted}
     # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.
     states = CheckState.objects.as_of(moment).filter(among("deployment_id", by_deployment))
     doubtful: set[int] = set()
@@ -62,7 +62,7 @@ def status_of(deployment: Planned, *, moment: datetime | None = None) -> Deploym
 
 def plans_of(deployments: Iterable[Planned], *, moment: datetime | None = None) -> dict[int, list[Plan]]:
     """Deployment id -> enabled plans that select it, now or at a past moment. Two queries."""
-    wanted = {each.pk: each for each in deployments}
+    wanted = {deployment.pk: deployment for deployment in deployments}
     found: dict[int, list[Plan]] = {pk: [] for pk in wanted}
     if not wanted:
         return found
@@ -70,8 +70,8 @@ def plans_of(deployments: Iterable[Planned], *, moment: datetime | None = None) 
     by_id = {plan.pk: plan for plan in plans}
     for plan in by_id.values():
         if plan.team_id is not None or plan.engine:
-            for pk, each in wanted.items():
-                if plan.matches(each):
+            for pk, deployment in wanted.items():
+                if plan.matches(deployment):
                     found[pk].append(plan)
     # Every deployment has plans of its own: who asks each plan about each deployment asks millions of times.
     named = Plan.deployments.through._default_manager.filter(among("deployment_id", wanted), plan__in=by_id)
@@ -127,7 +127,7 @@ def _status(
         said = _VERDICTS.get(state.verdict, Verdict.ERROR)
         if whole:
             missing.discard(check)
-            if check not in required and not stands(check, state.verdict, unrefuted):
+            if check not in required and not counts_unrequired(check, state.verdict, unrefuted):
                 continue
         seen.add(Verdict.INCONCLUSIVE if state.expires_at <= at else said)
         warn = warn or state.warn

@@ -139,7 +139,7 @@ def test_a_check_that_needs_keys_and_consent_says_so():
     ensure_default_plans(deployment=target, actor="system:test")
 
     def why():
-        return {each.check: each.why for each in missing_for(target)}.get("canary")
+        return {missing.check: missing.why for missing in missing_for(target)}.get("canary")
 
     assert "keys of 2 tenants" in why()
     for name in "ab":

@@ -294,7 +294,7 @@ def test_a_zone_that_is_heard_of_late_was_open_all_the_same(scene):
     with CaptureQueriesContext(connection) as queries:
         scene.say(FAIL, 2)
         scene.say(PASS, 8, [1, 2])
-    assert not [each["sql"] for each in queries if "UPDATE" in each["sql"]], (
+    assert not [query["sql"] for query in queries if "UPDATE" in query["sql"]], (
         "what is late and says nothing writes nothing"
     )
 
