@@ -11,10 +11,10 @@ import orjson
 
 from kvaudit.auditor.advisories.versions import in_range, parse_build
 from kvaudit.auditor.engines import _prometheus
+from kvaudit.auditor.engines.answers import Answer
 from kvaudit.auditor.engines.completion import Dialect
-from kvaudit.auditor.engines.contract import Answer
 from kvaudit.auditor.engines.routers import gateway_workers
-from kvaudit.auditor.engines.sglang import SGLang
+from kvaudit.auditor.engines.sglang.adapter import SGLang
 from kvaudit.auditor.fleetfile import from_csv, from_yaml
 from kvaudit.auditor.text.markers import draw_marker, seeded
 from kvaudit.auditor.text.matcher import Matcher, frame_numbers

@@ -30,12 +30,11 @@ ALLOWED = {
     "lab/test_faults_transfer.py": VIRTUAL,
     "lab/test_router.py": VIRTUAL,
     "auditor/prober/test_health.py": VIRTUAL,
-    "server/notify/test_delivery.py": "the moment of a signature",
+    "server/notify/channels/test_webhook.py": "the moment of a signature",
     "server/notify/test_signing.py": "the moment of a signature",
     "server/audits/execution/test_standstill.py": "a clock that is handed to the code",
     "server/ops/slow_app.py": SERVER,
     "server/ops/test_drill_disk.py": "nothing to wait for: it must simply not end",
-    "server/ops/test_slow_clients.py": "fifty people who go on for twenty seconds",
     "server/ops/test_supervisor.py": "a clock that is handed to the code",
     "test_parsers_time.py": "time that grows with the length is the subject; the bound is far above it",
 }

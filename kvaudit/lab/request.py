@@ -81,7 +81,6 @@ class Request:
     finished_reason: Finish | None = None
     to_finish: FinishAbort | None = None
     first_token_at: float | None = None
-    cached_pages_writers: frozenset[int] = frozenset()
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:

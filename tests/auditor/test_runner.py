@@ -15,6 +15,7 @@ from kvaudit.auditor.checks.contract import Audit, History, NodeSeen
 from kvaudit.auditor.runner import Budget, CheckFinished, CheckStarted, NodeRead
 from kvaudit.auditor.targets import Credentials, Node, Target
 from kvaudit.auditor.verdict import Result, Verdict
+from kvaudit.lab.clock import run_virtual
 from tests import servers
 from tests.waiting import bounded
 
@@ -56,11 +57,12 @@ def node(name: str, url: str, **more: Any) -> Node:
     return Node(name, url, **more)
 
 
-def collect(target: Target, checks: list[str], **options: Any) -> list[Any]:
+def collect(target: Target, checks: list[str], *, by: Any = asyncio.run, **options: Any) -> list[Any]:
     async def main() -> list[Any]:
         return [event async for event in runner.run(target, checks, **options)]
 
-    return asyncio.run(main())
+    events: list[Any] = by(main())
+    return events
 
 
 def finished(events: list[Any]) -> list[Result]:
@@ -225,7 +227,8 @@ def test_a_hanging_node_has_its_own_sentence_before_the_deadline(install: Any) -
     async def main() -> list[Any]:
         async with servers.serving(servers.hanging()) as server:
             target = Target("d", (node("a", server.url),))
-            return [event async for event in runner.run(target, ["one"], budget=Budget(seconds=3))]
+            budget = Budget(seconds=60, node_seconds=0.5)
+            return [event async for event in runner.run(target, ["one"], budget=budget)]
 
     [result] = finished(asyncio.run(main()))
     assert result.verdict is Verdict.PASS
@@ -353,7 +356,7 @@ def test_one_node_that_hangs_to_the_end_does_not_hide_the_others(
 
     monkeypatch.setattr(runner, "read_node", one_hangs)
     target = Target("d", tuple(node(name, "http://127.0.0.1:9") for name in "abc"))
-    events = collect(target, ["one"], budget=Budget(seconds=0.5))
+    events = collect(target, ["one"], by=run_virtual, budget=Budget(seconds=0.5))
     [result] = finished(events)
     assert result.verdict is not Verdict.ERROR
     assert result.measures["seen"] == ["a", "c"]

@@ -11,9 +11,8 @@ from kvaudit.server.fleet.services import set_pin
 from kvaudit.server.ledger import tasks, verify_job
 from kvaudit.server.ledger.models import Verification
 from kvaudit.server.ledger.services import Act, record_all
-from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import Channel, OutboxMessage
-from kvaudit.server.notify.services import send_test
+from kvaudit.server.notify.services import create_channel, send_test
 from tests.browser.test_pages import EVIL
 from tests.factories import a_node, a_team
 from tests.server.web import scene

@@ -26,7 +26,7 @@ def product():
         up.destroy()
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_the_story_from_the_leak_to_the_closed_postmortem(product, browser):
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()

@@ -1,8 +1,8 @@
 """A fleet audited every few seconds while worker, broker and database are each killed.
 
 Every slot of every deployment must be exactly one run or one *missed* row, and none a false pass: the
-nodes whose pool is too small, and those that are away, never pass. Short here; ten minutes of
-one-minute plans with ``make soak``.
+nodes whose pool is too small, and those that are away, never pass. Short with ``make drill``; ten
+minutes of one-minute plans with ``make soak``.
 """
 
 import json
@@ -119,7 +119,7 @@ def check(house, made, interval):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.drill
 def test_every_slot_once_through_a_death_of_each(fleet):
     house = House(concurrency=3, LEASE_SECONDS=10, SHORTEST_EXPIRY_SECONDS=6)
     try:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.servers import background, payload, sglang_node
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.drill
 
 GOOD = payload("sglang/server_info-single-0.5.22.json")
 

@@ -60,10 +60,13 @@ def test_faults_lists_every_fault_with_its_report(capsys):
     assert "sglang#30233" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("fault", [name for name in SPECIFIED if name not in ("none", "healthy")])
-def test_every_fault_overrides_the_right_behaviour_somewhere(fault):
-    own = set(vars(known()[fault])) | {name for each in known()[fault].__mro__[1:-2] for name in vars(each)}
-    assert own & set(vars(Faults)) - {"__init__", "__module__", "__doc__", "name", "reports", "flavours"}
+def test_every_fault_overrides_the_right_behaviour_somewhere():
+    behaviour = set(vars(Faults)) - {"__init__", "__module__", "__doc__", "name", "reports", "flavours"}
+    for fault in set(SPECIFIED) - {"none", "healthy"}:
+        own = set(vars(known()[fault])) | {
+            name for each in known()[fault].__mro__[1:-2] for name in vars(each)
+        }
+        assert own & behaviour, fault
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,12 @@ def test_every_fault_has_a_row_and_every_check_a_column():
     assert set(CHECKS) >= {"pool", "canary", "session"}
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_expectations_are_written_in_verdicts_of_known_checks(row):
+def test_expectations_are_written_in_verdicts_of_known_checks():
     verdicts = {verdict.value for verdict in Verdict}
-    assert set(row.expected) <= set(CHECKS)
-    for check in CHECKS:
-        assert set(row.expects(check).split("|")) <= verdicts
+    for row in ROWS:
+        assert set(row.expected) <= set(CHECKS), row.name
+        for check in CHECKS:
+            assert set(row.expects(check).split("|")) <= verdicts, (row.name, check)
 
 
 def test_every_check_fails_somewhere_and_passes_on_the_healthy_engine():

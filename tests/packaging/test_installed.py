@@ -149,7 +149,10 @@ def test_gate_and_probe_against_a_leaking_lab(installed: Installer) -> None:
 
 @drill
 def test_probe_of_a_healthy_lab_with_and_without_statistics(installed: Installer) -> None:
+    """Without statistics the checks that judge by them ask for them; with them they judge, or say honestly that
+    this machine was too busy to compare times, which a shared one often is."""
     from kvaudit.auditor.checks import CHECKS
+    from kvaudit.auditor.checks.prefix.verdict import DRIFTED
 
     asked = [each.id for each in CHECKS.values() if not each.opt_in and each.id != "drift"]
     with a_lab(installed(*LAB), "--fault", "healthy") as lab:
@@ -159,10 +162,11 @@ def test_probe_of_a_healthy_lab_with_and_without_statistics(installed: Installer
         unjudged = {each["check"]: each for each in base if each["verdict"] == "error"}
         assert set(unjudged) == {"prefill", "prefix"}
         assert all("kvaudit[stats]" in each["next"] for each in unjudged.values())
-        full = report_of(installed(*STATS).run("probe", "prefill", "prefix", *flags, **keys_of(lab)))[
-            "results"
-        ]
-        assert [each["summary"] for each in full if each["verdict"] == "error"] == []
+        done = installed(*STATS).run("probe", "prefill", "prefix", *flags, **keys_of(lab))
+        full = report_of(done)["results"]
+        assert [each["check"] for each in full] == ["prefill", "prefix"]
+        unjudged = {each["check"]: each["summary"] for each in full if each["verdict"] == "error"}
+        assert unjudged in ({}, {"prefix": DRIFTED})
 
 
 @drill

@@ -27,7 +27,7 @@ from psycopg import sql
 from kvaudit.server.ops import embedded
 from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state
 from tests.upgrade import installation
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.drill
 
@@ -209,7 +209,7 @@ def log_in(url: str) -> urllib.request.OpenerDirector:
     visitor = urllib.request.build_opener(
         urllib.request.ProxyHandler({}), urllib.request.HTTPCookieProcessor(jar)
     )
-    with visitor.open(url + "/login/", timeout=60) as page:
+    with visitor.open(url + "/login/", timeout=PATIENCE) as page:
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page.read().decode())
     assert token
     form = {
@@ -220,7 +220,7 @@ def log_in(url: str) -> urllib.request.OpenerDirector:
     request = urllib.request.Request(
         url + "/login/", urllib.parse.urlencode(form).encode(), headers={"Referer": url + "/login/"}
     )
-    with visitor.open(request, timeout=60) as page:
+    with visitor.open(request, timeout=PATIENCE) as page:
         assert "Log out" in page.read().decode()
     return visitor
 
@@ -228,19 +228,19 @@ def log_in(url: str) -> urllib.request.OpenerDirector:
 def test_make_up_goes_on_where_the_release_before_stopped(before: Before) -> None:
     state, newest = before.state, max(int(row[0]) for row in before.ended)
     assert before.due, "the dump is older than an hour, and its plans are hourly"
-    up = Up(state, free_port(), BEAT_SECONDS="1", AUDIT_LEASE_SECONDS="30")
+    up = Up(state, free_port(), BEAT_SECONDS="1", AUDIT_LEASE_SECONDS="120")
     try:
         assert up.ready() == "(unchanged)"
 
         visitor = log_in(up.url)
-        with visitor.open(up.url + "/", timeout=60) as page:
+        with visitor.open(up.url + "/", timeout=PATIENCE) as page:
             shown = page.read().decode()
         for slug in ("lab-leaking", "own-a"):
             assert slug in shown
         sheet = re.search(r'href="(/static/css/kvaudit\.[0-9a-f]+\.css)"', shown)
         assert sheet
         request = urllib.request.Request(up.url + sheet[1], headers={"Accept-Encoding": "br, gzip"})
-        with visitor.open(request, timeout=60) as answer:
+        with visitor.open(request, timeout=PATIENCE) as answer:
             assert answer.headers["Content-Encoding"] == "br"
             assert "immutable" in answer.headers["Cache-Control"]
         assert not (state / "static" / "plotly" / "plotly.min.js").exists(), "what then lay there is gone"
@@ -258,7 +258,12 @@ def test_make_up_goes_on_where_the_release_before_stopped(before: Before) -> Non
                 finished = {series for series, now in new if now == "finished"}
                 return not waiting & before.due and before.due <= finished
 
-            until(gone_on, f"the plans that were due have run\n{up.said()}{up.logs()}", 240)
+            until(
+                gone_on,
+                "the plans that were due have run",
+                2 * PATIENCE,
+                about=lambda: up.said() + up.logs(),
+            )
             known = {row[0] for row in before.ended}
             again = [row for row in connection.execute(RUNS).fetchall() if row[0] in known]
             assert again == before.ended, "a run that had ended has changed"

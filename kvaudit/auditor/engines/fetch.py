@@ -12,13 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.engines.contract import Answer, Answers, Engine, Step
+from kvaudit.auditor.engines.answers import Answer, Answers, Step
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, Reading
 from kvaudit.auditor.transport import Client, Limits, TransportError
 from kvaudit.auditor.verdict import Evidence
-
-RECOGNISABLE = tuple(name for name in engines.MODULES if name != "generic")
-"""Engines that show themselves; a generic pool has to be declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +32,7 @@ class NodeReading:
     evidence: tuple[Evidence, ...] = ()
 
 
-def allowed(adapters: Iterable[Engine]) -> frozenset[tuple[str, str]]:
+def allowed(adapters: Iterable[Adapter]) -> frozenset[tuple[str, str]]:
     """The allow-list of these adapters' reads and checks, as the transport wants it."""
     pairs: set[tuple[str, str]] = set()
     for adapter in adapters:
@@ -44,22 +42,22 @@ def allowed(adapters: Iterable[Engine]) -> frozenset[tuple[str, str]]:
     return frozenset(pairs)
 
 
-def adapters_for(engine: str, pointers: tuple[tuple[str, str], ...] = ()) -> tuple[Engine, ...]:
+def adapters_for(engine: str, pointers: tuple[tuple[str, str], ...] = ()) -> tuple[Adapter, ...]:
     """The adapters that may be asked for this declared engine, the declared one first; ``pointers``
     are the JSON pointers of a generic pool. ValueError with a sentence when there is no such engine."""
     if engine in ("", "auto"):
-        return tuple(engines.get(name) for name in RECOGNISABLE)
+        return tuple(engines.get(name) for name in engines.RECOGNISABLE)
     first = engines.get(engine)
-    if engine == "generic":
-        from kvaudit.auditor.engines import generic
+    if engines.describe(engine).by_pointers:
+        from kvaudit.auditor.engines.generic.adapter import with_pointers
 
-        first = generic.with_pointers(pointers)
-    return (first, *(engines.get(name) for name in RECOGNISABLE if name != engine))
+        first = with_pointers(pointers)
+    return (first, *(engines.get(name) for name in engines.RECOGNISABLE if name != engine))
 
 
 async def read_node(
     client: Client,
-    adapters: Sequence[Engine],
+    adapters: Sequence[Adapter],
     *,
     declared: bool,
     seconds: float = 10.0,
@@ -108,7 +106,7 @@ class _Session:
         self._seconds = seconds
         self._until = asyncio.get_running_loop().time() + seconds
 
-    async def recognise(self, adapters: Sequence[Engine], *, identify_only: bool) -> Engine | None:
+    async def recognise(self, adapters: Sequence[Adapter], *, identify_only: bool) -> Adapter | None:
         for adapter in adapters:
             steps = [step for step in adapter.plan if step.identifies or not identify_only]
             await self.ask(steps)
@@ -177,7 +175,7 @@ class _Session:
         expected = title or "any engine that kvaudit knows"
         return f"{where} answers, but not like {expected} ({got}); check the address, or give --engine."
 
-    def hindrance(self, adapter: Engine) -> str:
+    def hindrance(self, adapter: Adapter) -> str:
         """Why readings are missing although the engine is known: a key, or a read that failed."""
         planned = {step.path for step in adapter.plan}
         keyless = self._keyless(planned)
@@ -223,4 +221,4 @@ def _is_html(answer: Answer) -> bool:
     return "html" in answer.content_type.lower() or start.startswith((b"<!doctype html", b"<html"))
 
 
-__all__ = ["RECOGNISABLE", "Answers", "NodeReading", "adapters_for", "allowed", "read_node"]
+__all__ = ["Answers", "NodeReading", "adapters_for", "allowed", "read_node"]

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from kvaudit.auditor.checks.contract import Anonymous, NodeSeen
 from kvaudit.auditor.engines import fetch
-from kvaudit.auditor.engines.contract import Engine
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.targets import Node
 from kvaudit.auditor.transport import Client, Limits, TransportError, redact_text, secrets_of
 
@@ -46,7 +46,7 @@ async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
 @lru_cache(maxsize=256)
 def _adapters(
     engine: str, pointers: tuple[tuple[str, str], ...]
-) -> tuple[tuple[Engine, ...], frozenset[tuple[str, str]]]:
+) -> tuple[tuple[Adapter, ...], frozenset[tuple[str, str]]]:
     """The adapters for a declared engine and their allow-list; ValueError when there is no such engine."""
     adapters = fetch.adapters_for(engine, pointers)
     return adapters, fetch.allowed(adapters)

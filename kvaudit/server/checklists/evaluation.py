@@ -113,11 +113,6 @@ class Cell:
         return None if self.ends is None else when(self.ends)
 
     @property
-    def waiver_idle(self) -> bool:
-        """A waiver is in force that waives nothing here."""
-        return self.waiver is not None and self.status is not Status.WAIVED
-
-    @property
     def failing(self) -> list[Says]:
         gone = set(self.expired)
         return [each for each in self.says if each.verdict == Verdict.FAIL and each not in gone]

@@ -18,14 +18,6 @@ from kvaudit.server.fleet.facts import content_digest, facts_as_json, shown, sto
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 
 
-def record_reading(
-    *, deployment: Deployment, node: Node, seen: NodeSeen, at: datetime
-) -> FingerprintChange | None:
-    """`record_readings` for one node."""
-    changes = record_readings(deployment=deployment, readings=[(node, seen)], at=at)
-    return changes[0] if changes else None
-
-
 def record_readings(
     *, deployment: Deployment, readings: Sequence[tuple[Node, NodeSeen]], at: datetime
 ) -> list[FingerprintChange]:

@@ -8,7 +8,6 @@ from django.db.models import Q
 
 from kvaudit.auditor.advisories import names
 from kvaudit.auditor.checks.contract import Rules
-from kvaudit.auditor.readings import Fingerprint
 from kvaudit.auditor.targets import Credentials, Target
 from kvaudit.auditor.targets import Node as TargetNode
 from kvaudit.auditor.targets import Tenant as TargetTenant
@@ -17,24 +16,16 @@ from kvaudit.server.accounts.sealing import SealBroken, unseal
 from kvaudit.server.fleet import session_approval, session_plans
 from kvaudit.server.fleet.credentials import Headers, open_headers
 from kvaudit.server.fleet.key_origins import origins_of_node, origins_of_tenants
-from kvaudit.server.fleet.models import Consent, Deployment, Node, NodeSnapshot, Pause, Pin, Tenant
+from kvaudit.server.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
 from kvaudit.server.fleet.pins import in_force
 from kvaudit.server.fleet.tls_files import tls_folder_of
 
 
-def load_target(deployment: Deployment) -> Target:
-    """Everything a run needs, keys opened. Raises `SealBroken` when a node's key cannot be opened or was
-    given for another address; of tenants' keys that is the target's ``tenants_problem``. Tenants without
-    a key are left out: nothing can be asked in their name."""
-    targets, broken = load_targets([deployment])
-    if broken:
-        raise SealBroken(broken[deployment.pk])
-    return targets[deployment.pk]
-
-
 def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], dict[int, str]]:
-    """(deployment id -> target, deployment id -> why its keys cannot be opened). Four queries,
-    however many deployments, and one more where a session API is described."""
+    """(deployment id -> target with all that a run needs, keys opened; deployment id -> why a node's key cannot be
+    opened or was given for another address). Of tenants' keys that is the target's ``tenants_problem``; tenants without
+    a key are left out: nothing can be asked in their name. Four queries, however many deployments, and one more where
+    a session API is described."""
     wanted = list(deployments)
     ids = [each.pk for each in wanted]
     nodes: dict[int, list[Node]] = {each: [] for each in ids}
@@ -99,14 +90,6 @@ def _component(name: str) -> str:
         return names.component(name)
     except ValueError:  # the check version says that it decides nothing
         return name
-
-
-def reference_fingerprints(deployment: Deployment) -> dict[str, Fingerprint]:
-    """Node name -> the fingerprint that the next reading is compared with; one query."""
-    snapshots = NodeSnapshot.objects.filter(
-        current=True, node__deployment=deployment, node__valid_to=None
-    ).select_related("node")
-    return {each.node.name: each.reference_fingerprint for each in snapshots}
 
 
 def probes_paused(deployment: Deployment) -> bool:

@@ -15,14 +15,10 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import access_of
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.accounts.sealed_fields import SealedField
+from kvaudit.server.notify.channels import choices
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
-
-
-class ChannelKind(models.TextChoices):
-    WEBHOOK = "webhook", "Webhook"
-    EMAIL = "email", "E-mail"
 
 
 class Event(models.TextChoices):
@@ -67,7 +63,7 @@ class Channel(models.Model):
     Without a team a channel hears of every deployment."""
 
     name = models.CharField(max_length=100)
-    kind = models.CharField(max_length=10, choices=ChannelKind.choices)
+    kind = models.CharField(max_length=30, choices=choices)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, null=True, blank=True, related_name="channels")
     address_sealed = SealedField(editable=False, row=("id",))
     address_shown = models.CharField(max_length=300)

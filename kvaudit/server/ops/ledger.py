@@ -14,19 +14,19 @@ EXIT_INTACT, EXIT_BROKEN, EXIT_ERROR = 0, 1, 3
 
 
 def main(argv: Sequence[str]) -> int:
-    """`command`, in this machine's database when none is named."""
+    """Finds this machine's database, when none is named; exit code of `verify`."""
     adopt_local_environment()
-    return command(argv)
+    return verify(argv)
 
 
-def command(argv: Sequence[str]) -> int:
+def verify(argv: Sequence[str]) -> int:
     """``kvaudit ledger verify [--last-hash HASH]``: 0 intact, 1 broken, 3 not verifiable."""
     parser = _Parser(prog="kvaudit ledger")
     commands = parser.add_subparsers(dest="command", required=True)
-    verify = commands.add_parser(
+    command = commands.add_parser(
         "verify", help="check every entry's hash, its link to the one before, and the rows that it recorded"
     )
-    verify.add_argument("--last-hash", default="", help="a hash noted earlier that must still be there")
+    command.add_argument("--last-hash", default="", help="a hash noted earlier that must still be there")
     arguments = parser.parse_args(list(argv))
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kvaudit.settings")
@@ -38,8 +38,7 @@ def command(argv: Sequence[str]) -> int:
     except SystemExit as stopped:  # settings leave with a sentence and 1, which here would read as broken
         sys.stderr.write(f"{stopped.code}\n")
         return EXIT_ERROR
-    from kvaudit.server.ledger import record_check as rederiving
-    from kvaudit.server.ledger import verify_job
+    from kvaudit.server.ledger import record_check, verify_job
     from kvaudit.server.ledger.chain_check import verify_chain, verify_record
     from kvaudit.server.ledger.models import Entry
 
@@ -61,7 +60,7 @@ def command(argv: Sequence[str]) -> int:
             EXIT_BROKEN,
         )
     return _say(
-        f"Ledger intact: {found.entries} entries, last hash {found.last_hash or '-'}.{rederiving.what_to_say()}",
+        f"Ledger intact: {found.entries} entries, last hash {found.last_hash or '-'}.{record_check.what_to_say()}",
         EXIT_INTACT,
     )
 

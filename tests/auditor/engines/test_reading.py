@@ -14,7 +14,7 @@ from tests.waiting import bounded
 
 PATIENT = Limits(total=20, connect=10, read=20)
 SILENT = Limits(total=30, connect=30, read=0.3)  # a server that sends nothing is given up early
-MIXED = Limits(total=5, connect=5, read=1.0)  # some paths answer, on a slow machine too, and one never
+MIXED = Limits(total=30, connect=30, read=3.0)  # some paths answer, on a slow machine too, and one never
 TRTLLM = servers.replay(
     {
         "/version": servers.answer({"version": "1.3.0rc29"}),

@@ -12,8 +12,8 @@ from kvaudit.server.checklists import tasks
 from kvaudit.server.checklists.expiry_warnings import idle_waivers, warn_of_expiry
 from kvaudit.server.checklists.models import Assessed, Waiver
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import OutboxMessage
+from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.server.web import scene

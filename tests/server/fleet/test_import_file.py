@@ -11,9 +11,9 @@ from kvaudit.server.fleet.import_file import import_fleet
 from kvaudit.server.fleet.models import Consent, Deployment, Node, Pin, Tenant
 from kvaudit.server.fleet.services import set_node_headers, set_tenant_key
 from kvaudit.server.fleet.session_approval import approve_session, digest_of_session
-from kvaudit.server.fleet.target_loader import load_target
 from kvaudit.server.ledger.models import Entry
 from tests import factories
+from tests.factories import loaded_target
 
 pytestmark = pytest.mark.django_db
 
@@ -61,7 +61,7 @@ def test_a_new_fleet_is_created_with_its_keys_sealed() -> None:
     deployment = Deployment.objects.get(slug="glm-prod")
     assert (deployment.team.slug, deployment.context, deployment.headroom) == ("serving", 1_048_576, 1.25)
     assert [each.new for each in outcome.deployments] == [True]
-    target = load_target(deployment)
+    target = loaded_target(deployment)
     assert [(node.name, node.role, node.engine) for node in target.nodes] == [
         ("decode-0", "decode", "sglang"),
         ("prefill-0", "prefill", "sglang"),
@@ -136,7 +136,7 @@ def test_a_rotated_key_is_replaced_and_never_shown() -> None:
         "glm-prod: node prefill-0 changed (headers: - -> replaced)",
         "glm-prod: tenant a changed (key: - -> replaced)",
     ]
-    target = load_target(Deployment.objects.get())
+    target = loaded_target(Deployment.objects.get())
     assert target.nodes[1].credentials.headers == (("Authorization", "Bearer pre-fill-key-2"),)
 
 
@@ -148,14 +148,14 @@ def test_a_missing_variable_keeps_what_is_stored_and_says_so() -> None:
         "glm-prod: PREFILL_KEY for node prefill-0 is not set; what is stored was kept.",
         "glm-prod: TENANT_A for tenant a is not set; what is stored was kept.",
     )
-    assert len(load_target(Deployment.objects.get()).tenants) == 2
+    assert len(loaded_target(Deployment.objects.get()).tenants) == 2
 
 
 def test_a_page_cannot_read_the_servers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TENANT_A", "tenant-key-a")
     outcome = import_fleet(FLEET, "yaml", "command:fleet", False)
     assert outcome.done
-    assert load_target(Deployment.objects.get()).tenants == ()
+    assert loaded_target(Deployment.objects.get()).tenants == ()
     assert "glm-prod: tenant a has no key yet; active checks wait for it." in outcome.notes
 
 
@@ -198,7 +198,7 @@ def test_a_stored_key_is_not_sent_to_another_origin(old: str, new: str, lost: st
     assert any(
         f"the address of {lost} changed, so its stored key was removed" in note for note in outcome.notes
     )
-    target = load_target(Deployment.objects.get())
+    target = loaded_target(Deployment.objects.get())
     held = {node.name: bool(node.credentials.headers) for node in target.nodes}
     assert held["prefill-0"] is (lost != "node prefill-0")
     assert len(target.tenants) == (2 if lost == "node prefill-0" else 0)
@@ -207,7 +207,7 @@ def test_a_stored_key_is_not_sent_to_another_origin(old: str, new: str, lost: st
 def test_a_new_path_on_the_same_origin_keeps_the_key() -> None:
     imported()
     imported(FLEET.replace("10.0.0.1:30000", "10.0.0.1:30000/engine"), keys={})
-    target = load_target(Deployment.objects.get())
+    target = loaded_target(Deployment.objects.get())
     assert target.nodes[1].url.endswith("/engine")
     assert target.nodes[1].credentials.headers
 
@@ -233,9 +233,9 @@ def test_consent_is_an_interval_with_a_name() -> None:
     assert lines(imported(with_consent))[-1] == "glm-prod: consent added"
     consent = Consent.objects.get()
     assert (consent.given_by, consent.reason) == ("Grace (imported by command:fleet)", "staging pair")
-    assert load_target(Deployment.objects.get()).consent
+    assert loaded_target(Deployment.objects.get()).consent
     assert lines(imported()) == ["glm-prod: consent removed"]
-    assert not load_target(Deployment.objects.get()).consent
+    assert not loaded_target(Deployment.objects.get()).consent
 
 
 def test_a_retired_deployment_comes_back_when_it_is_imported_again() -> None:
@@ -315,12 +315,12 @@ def test_every_field_of_a_file_reaches_the_checks() -> None:
     nodes:"""
     assert imported(FLEET.replace("    nodes:", more)).problems == ()
     deployment = Deployment.objects.get()
-    rules = load_target(deployment).rules
+    rules = loaded_target(deployment).rules
     assert (rules.disagg_buffer, rules.edge_limit, rules.headroom) == (500_000, 600_000, 1.5)
-    assert load_target(deployment).session is None, "not before somebody has approved it"
+    assert loaded_target(deployment).session is None, "not before somebody has approved it"
     approver = factories.a_user(team=deployment.team, role="approver")
     approve_session(deployment=deployment, digest=digest_of_session(deployment.session), actor=approver)
-    target = load_target(deployment)
+    target = loaded_target(deployment)
     assert target.entry_sets_salts
     assert target.session == parse_fleet(FLEET.replace("    nodes:", more)).deployments[0].session
     assert target.session is not None
@@ -333,7 +333,7 @@ SALTED = FLEET.replace("key_env: TENANT_A", "key_env: TENANT_A, salt_env: SALT_A
 
 
 def salts() -> dict[str, str]:
-    return {tenant.name: tenant.salt for tenant in load_target(Deployment.objects.get()).tenants}
+    return {tenant.name: tenant.salt for tenant in loaded_target(Deployment.objects.get()).tenants}
 
 
 def test_a_tenants_salt_follows_the_file_and_is_never_shown() -> None:
@@ -343,7 +343,7 @@ def test_a_tenants_salt_follows_the_file_and_is_never_shown() -> None:
     assert imported(SALTED, keys=keys).differences == ()
     outcome = imported(SALTED, keys={**KEYS, "SALT_A": "salt-of-a-2"})
     assert lines(outcome) == ["glm-prod: tenant a changed (salt: - -> replaced)"]
-    dump = repr(outcome) + repr(list(Tenant.objects.values())) + repr(load_target(Deployment.objects.get()))
+    dump = repr(outcome) + repr(list(Tenant.objects.values())) + repr(loaded_target(Deployment.objects.get()))
     assert "salt-of-a" not in dump
     kept = imported(SALTED, keys=KEYS)
     assert salts()["a"] == "salt-of-a-2"
@@ -366,7 +366,7 @@ def test_keys_are_not_sent_to_a_session_api_of_another_origin() -> None:
     nodes:"""
     imported()
     imported(FLEET.replace("    nodes:", session), keys={})
-    assert load_target(Deployment.objects.get()).tenants == (), "entered for the gateway, not for it"
+    assert loaded_target(Deployment.objects.get()).tenants == (), "entered for the gateway, not for it"
 
 
 def test_a_team_is_made_by_whoever_may_edit_the_whole_fleet() -> None:
@@ -424,7 +424,7 @@ def test_no_secret_is_anywhere_but_sealed() -> None:
     for model in (Deployment, Node, Tenant):
         dump += repr(list(model.objects.values())) + repr(list(model.objects.all()))
     assert not [key for key in KEYS.values() if key in dump]
-    assert not [key for key in KEYS.values() if key in repr(load_target(Deployment.objects.get()))]
+    assert not [key for key in KEYS.values() if key in repr(loaded_target(Deployment.objects.get()))]
 
 
 # CSV
@@ -439,8 +439,8 @@ def test_an_empty_cell_leaves_what_is_there() -> None:
     assert lines(outcome) == ["glm-prod: node decode-0 removed (url: http://10.0.0.2:30000 -> -)"]
     deployment = Deployment.objects.get()
     assert (deployment.context, deployment.owner, deployment.engine) == (1_048_576, "Ada", "sglang")
-    assert len(load_target(deployment).tenants) == 2
-    assert load_target(deployment).nodes[0].credentials.headers
+    assert len(loaded_target(deployment).tenants) == 2
+    assert loaded_target(deployment).nodes[0].credentials.headers
 
 
 def test_a_fleet_can_be_created_from_csv() -> None:
@@ -503,7 +503,7 @@ def test_one_stored_key_for_two_tenants_ends_active_checks_in_error() -> None:
         tenant.credential_sealed = seal_headers(bearer("equal-key"), place, origins_of_tenants(deployment))
         tenant.save()
     assert any("one and the same key" in note for note in imported(keys={}).notes), "said, and nothing lost"
-    target = load_target(deployment)
+    target = loaded_target(deployment)
     _, results = asyncio.run(
         runner.results(target, ["pool", "canary", "prefix", "session"], budget=runner.Budget(seconds=2))
     )

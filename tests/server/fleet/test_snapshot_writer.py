@@ -11,8 +11,7 @@ from kvaudit.auditor.checks.contract import NodeSeen
 from kvaudit.auditor.readings import EngineFacts, read, unknown
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from kvaudit.server.fleet.services import close, replace_node
-from kvaudit.server.fleet.snapshot_writer import note_removal, record_reading, record_readings
-from kvaudit.server.fleet.target_loader import reference_fingerprints
+from kvaudit.server.fleet.snapshot_writer import note_removal, record_readings
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -46,6 +45,13 @@ def deployment(db: None) -> Deployment:
 @pytest.fixture
 def node(deployment: Deployment) -> Node:
     return factories.a_node(deployment, "n", valid_from=at(-60))
+
+
+def record_reading(
+    *, deployment: Deployment, node: Node, seen: NodeSeen, at: datetime
+) -> FingerprintChange | None:
+    changes = record_readings(deployment=deployment, readings=[(node, seen)], at=at)
+    return changes[0] if changes else None
 
 
 def test_unchanged_readings_share_one_row(deployment: Deployment, node: Node) -> None:
@@ -142,7 +148,7 @@ def test_a_pool_read_for_the_first_time_is_learnt(deployment: Deployment, node: 
     record_reading(deployment=deployment, node=node, seen=seen(None), at=at(0))
     assert record_reading(deployment=deployment, node=node, seen=seen(), at=at(1)) is None
     assert FingerprintChange.objects.get().summary == "n: pool unknown -> 1000000"
-    assert reference_fingerprints(deployment)["n"].pools == {"pool": 1_000_000}
+    assert NodeSnapshot.objects.get(current=True).reference_fingerprint.pools == {"pool": 1_000_000}
 
 
 def test_an_older_reading_that_arrives_late_is_ignored(deployment: Deployment, node: Node) -> None:

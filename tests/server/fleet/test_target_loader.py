@@ -9,8 +9,9 @@ import pytest
 from kvaudit.server.accounts.sealing import SealBroken
 from kvaudit.server.fleet import services
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
-from kvaudit.server.fleet.target_loader import load_target, load_targets, probes_paused, rules_of
+from kvaudit.server.fleet.target_loader import load_targets, probes_paused, rules_of
 from tests import factories
+from tests.factories import loaded_target
 
 pytestmark = pytest.mark.django_db
 
@@ -30,27 +31,27 @@ def test_a_deployments_pin_wins_over_the_fleets_and_that_over_the_shipped_one(de
     services.set_pin(engine="sglang", specifier=">=0.5.24", actor="system:tests", deployment=deployment)
     assert rules_of(deployment).pins == ("sglang>=0.5.24", "vllm>=0.31")
     assert rules_of(factories.a_deployment()).pins == ("sglang>=0.5.23", "vllm>=0.31")
-    assert load_target(deployment).rules == rules_of(deployment)
+    assert loaded_target(deployment).rules == rules_of(deployment)
     services.set_pin(engine="sglang", specifier="", actor="system:tests", deployment=deployment)
     assert rules_of(deployment).pins == ("sglang>=0.5.23", "vllm>=0.31")
 
 
 def test_declared_limits_and_conditions_travel(deployment: Deployment) -> None:
-    rules = load_target(deployment).rules
+    rules = loaded_target(deployment).rules
     assert (rules.edge_limit, rules.headroom, rules.conditions) == (5, 1.25, {"pd": True})
     assert rules.components == {"lmcache": "0.4.1"}
 
 
 def test_a_component_stored_under_its_packages_name_is_matched_all_the_same(deployment: Deployment) -> None:
     Deployment.objects.update(components={"mooncake-transfer-engine": "0.3.10", "nobody": "1"})
-    components = load_target(Deployment.objects.get()).rules.components
+    components = loaded_target(Deployment.objects.get()).rules.components
     assert components == {"mooncake": "0.3.10", "nobody": "1"}
 
 
 def test_a_node_takes_the_deployments_engine_unless_it_has_its_own(deployment: Deployment) -> None:
     factories.a_node(deployment, "a")
     factories.a_node(deployment, "b", engine="generic", pointers={"capacity": "/pool/size"})
-    nodes = load_target(deployment).nodes
+    nodes = loaded_target(deployment).nodes
     assert [(node.name, node.engine, node.pointers) for node in nodes] == [
         ("a", "sglang", ()),
         ("b", "generic", (("capacity", "/pool/size"),)),
@@ -62,10 +63,10 @@ def test_tenants_without_a_key_are_left_out(deployment: Deployment) -> None:
     services.set_tenant_key(tenant=with_key, key=" secret-of-a ", actor="system:tests")
     services.set_tenant_key(tenant=without, key="x", actor="system:tests")
     services.set_tenant_key(tenant=without, key="", actor="system:tests")
-    [tenant] = load_target(deployment).tenants
+    [tenant] = loaded_target(deployment).tenants
     assert tenant.credentials.headers == (("Authorization", "Bearer secret-of-a"),)
     services.set_tenant_key(tenant=with_key, key="raw", header="X-API-Key", actor="system:tests")
-    assert load_target(deployment).tenants[0].credentials.headers == (("X-API-Key", "raw"),)
+    assert loaded_target(deployment).tenants[0].credentials.headers == (("X-API-Key", "raw"),)
 
 
 def test_a_key_that_cannot_be_opened_names_its_deployment_alone(
@@ -80,7 +81,7 @@ def test_a_key_that_cannot_be_opened_names_its_deployment_alone(
     assert set(targets) == {fine.pk}
     assert "ENCRYPTION_KEYS" in broken[deployment.pk]
     with pytest.raises(SealBroken):
-        load_target(deployment)
+        loaded_target(deployment)
 
 
 def test_many_targets_cost_as_many_queries_as_one(django_assert_num_queries: Any) -> None:
@@ -97,7 +98,7 @@ def test_closed_rows_are_no_part_of_the_target(deployment: Deployment) -> None:
     node = factories.a_node(deployment, "n")
     services.set_node_headers(node=node, headers=[("X-Key", "1")], actor="system:tests")
     assert Node.objects.count() == 2
-    [loaded] = load_target(deployment).nodes
+    [loaded] = loaded_target(deployment).nodes
     assert loaded.credentials.headers == (("X-Key", "1"),)
 
 

@@ -23,7 +23,7 @@ from kvaudit.server.incidents.models import (
     Transition,
 )
 from kvaudit.server.incidents.restore_facts import fingerprint_of, requirements_of
-from kvaudit.server.ops.ledger import command as main
+from kvaudit.server.ops.ledger import verify
 from tests.server.api.states import a_state
 from tests.server.incidents import stage
 
@@ -37,7 +37,7 @@ def incident() -> Incident:
 
 def verified(capsys: pytest.CaptureFixture[str]) -> str:
     capsys.readouterr()
-    code = main(["verify"])
+    code = verify(["verify"])
     said = capsys.readouterr().out
     assert code == (1 if said.startswith("Ledger broken") else 0)
     return said

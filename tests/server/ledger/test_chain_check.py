@@ -13,7 +13,7 @@ from django.db import connection
 from kvaudit.server.ledger import services
 from kvaudit.server.ledger.chain_check import verify_chain
 from kvaudit.server.ledger.models import Entry
-from kvaudit.server.ops.ledger import command as main
+from kvaudit.server.ops.ledger import verify
 from tests.waiting import PATIENCE
 
 
@@ -33,14 +33,14 @@ def _five(db: None) -> None:
 
 @pytest.mark.django_db
 def test_an_empty_ledger_is_intact(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify"]) == 0
+    assert verify(["verify"]) == 0
     assert "0 entries" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("_five")
 def test_an_untouched_ledger_is_intact(capsys: pytest.CaptureFixture[str]) -> None:
     last = Entry.objects.get(sequence=5).hash
-    assert main(["verify", "--last-hash", Entry.objects.get(sequence=3).hash]) == 0
+    assert verify(["verify", "--last-hash", Entry.objects.get(sequence=3).hash]) == 0
     assert capsys.readouterr().out == f"Ledger intact: 5 entries, last hash {last}.\n"
 
 
@@ -60,7 +60,7 @@ def test_the_first_bad_entry_is_named(
     statement: str, sentence: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tamper(statement)
-    assert main(["verify"]) == 1
+    assert verify(["verify"]) == 1
     assert sentence in capsys.readouterr().out
 
 
@@ -78,15 +78,15 @@ def test_an_entry_replaced_with_a_matching_hash_breaks_the_next_one() -> None:
 def test_a_cut_off_end_shows_against_a_hash_noted_earlier(capsys: pytest.CaptureFixture[str]) -> None:
     noted = Entry.objects.get(sequence=5).hash
     tamper("DELETE FROM ledger_entry WHERE sequence = 5")
-    assert main(["verify"]) == 0
-    assert main(["verify", "--last-hash", noted]) == 1
+    assert verify(["verify"]) == 0
+    assert verify(["verify", "--last-hash", noted]) == 1
     assert "cut off" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("argv", [[], ["nonsense"], ["verify", "--nonsense"]])
 def test_a_usage_error_is_three_never_two(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        main(argv)
+        verify(argv)
     assert stopped.value.code == 3
     assert "usage" in capsys.readouterr().err
 
@@ -98,7 +98,7 @@ def test_missing_settings_are_three_never_one() -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from kvaudit.server.ops.ledger import command; sys.exit(command(['verify']))",
+            "import sys; from kvaudit.server.ops.ledger import verify; sys.exit(verify(['verify']))",
         ],
         env=environment,
         capture_output=True,

@@ -12,7 +12,7 @@ from django.utils import timezone
 from kvaudit.server import broker
 from kvaudit.server.ledger import searching, services, tasks, verify_job
 from kvaudit.server.ledger.models import Entry, Verification
-from kvaudit.server.ops.ledger import command as main
+from kvaudit.server.ops.ledger import verify
 from tests import factories
 from tests.server.ledger.test_chain_check import tamper
 
@@ -64,7 +64,7 @@ def test_an_end_cut_off_after_a_verification_shows_at_the_next(door):
     verified()
     tamper("DELETE FROM ledger_entry WHERE sequence > 4")
     if door == "command":
-        assert main(["verify"]) == 1
+        assert verify(["verify"]) == 1
     else:
         assert verified().outcome == "broken"
     assert Verification.objects.ended().first().sentence.startswith("Entry 5 was verified before and is gone")
@@ -176,8 +176,8 @@ def test_a_broker_that_is_away_is_said_and_the_request_stays(
 
 @pytest.mark.usefixtures("_five")
 def test_the_command_leaves_a_note_unless_the_hash_was_mistyped(capsys):
-    assert main(["verify", "--last-hash", "0" * 64]) == 1
+    assert verify(["verify", "--last-hash", "0" * 64]) == 1
     assert not Verification.objects.exists()
-    assert main(["verify"]) == 0
+    assert verify(["verify"]) == 0
     note = Verification.objects.get()
     assert (note.asked_by, note.outcome, note.entries) == ("command:ledger-verify", "intact", 5)

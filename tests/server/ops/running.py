@@ -73,10 +73,12 @@ def new_state() -> Path:
     return folder / "var"
 
 
-def status_of(url: str) -> int:
-    """The HTTP status of a GET, 0 when nobody answers."""
+def status_of(url: str, seconds: float = 30) -> int:
+    """The HTTP status of a GET, 0 when nobody answers within ``seconds``."""
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=30) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            url, timeout=seconds
+        ) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -151,7 +153,7 @@ class Up:
     def get(self, path: str) -> str:
         """The body of a GET."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.url + path, timeout=20) as answer:
+        with opener.open(self.url + path, timeout=PATIENCE) as answer:
             return str(answer.read().decode())
 
     def logs(self) -> str:

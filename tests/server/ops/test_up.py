@@ -1,4 +1,7 @@
-"""The whole product as real processes: it starts, heals, stops, and leaves nothing behind."""
+"""The whole product as real processes: it starts, heals, stops, and leaves nothing behind.
+
+One life with ``make test``; deaths, interruptions and other ways to start with ``make drill``.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes through /proc"),
 ]
 
+drill = pytest.mark.drill
 Start = Callable[..., Up]
 
 
@@ -123,6 +127,7 @@ def test_one_life(start: Start) -> None:
     assert status_of(up.url + "/healthz") == 0
 
 
+@drill
 def test_kill_minus_nine_leaves_nothing_and_the_next_start_recovers(start: Start) -> None:
     """The supervisor under make dies without a word; the next start finds all data."""
     state, port = new_state(), free_port()
@@ -164,6 +169,7 @@ def test_kill_minus_nine_leaves_nothing_and_the_next_start_recovers(start: Start
     )
 
 
+@drill
 def test_servers_of_one_s_own_replace_the_embedded_ones(
     start: Start, postgres_cluster: Any, valkey: str
 ) -> None:
@@ -194,6 +200,7 @@ def test_servers_of_one_s_own_replace_the_embedded_ones(
         server.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
+@drill
 def test_the_lab_fleet_is_there_and_audited_at_once(start: Start) -> None:
     """What somebody new sees in the first minutes: a leak found by prompts, and a fleet that others may retire."""
     up = start(new_state(), free_port(), lab=True)
@@ -230,6 +237,7 @@ def begun(up: Up) -> dict[str, int]:
         return {}
 
 
+@drill
 @pytest.mark.parametrize(
     ("when", "reached"),
     [
@@ -249,6 +257,7 @@ def test_interrupted_while_starting(start: Start, when: str, reached: Callable[[
     assert "Traceback" not in up.said()
 
 
+@drill
 def test_a_password_that_nobody_saw_is_shown_by_the_next_start(start: Start) -> None:
     state, port = new_state(), free_port()
     first = start(state, port)
@@ -282,6 +291,7 @@ def test_a_port_that_is_none_is_a_sentence(start: Start, port: str) -> None:
     assert f"KVAUDIT_PORT must be a number from 1 to 65535, not {port!r}." in up.said()
 
 
+@drill
 def test_of_two_starts_on_one_port_in_one_moment_one_is_refused_at_once(start: Start) -> None:
     port = free_port()
     both = [start(new_state(), port), start(new_state(), port)]
@@ -329,6 +339,7 @@ def ordinary_python() -> list[str]:
     return []
 
 
+@drill
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests run as an ordinary user already")
 def test_as_an_ordinary_user(start: Start) -> None:
     """Started by root in all other tests, here by nobody: every process is nobody's."""

@@ -15,8 +15,7 @@ from django.utils import timezone
 from kvaudit.server.accounts.models import ApiToken, Team, User
 from kvaudit.server.checklists.models import Attestation, OwnItem
 from kvaudit.server.inquiries.models import Export, LogImport, RequestLog, SavedView
-from kvaudit.server.notify.channels import create_channel
-from kvaudit.server.notify.services import send_test
+from kvaudit.server.notify.services import create_channel, send_test
 from tests.factories import a_user
 from tests.server.checklists.claims import a_waiver, an_attestation
 from tests.server.incidents.stage import an_incident

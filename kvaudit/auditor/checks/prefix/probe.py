@@ -14,7 +14,6 @@ from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Result
 
 PREFIX_TOKENS = 1000
-SHARED = 0.95  # of a timed prompt, as Gu et al. (ICML 2025)
 REPEATS = 3
 LOOKS = (100, 250)
 """Samples per arm at the first and second look, alpha 5e-7 each."""

@@ -21,6 +21,9 @@ from kvaudit.auditor.verdict import Evidence, Result, Verdict
 ALPHA = 5e-7  # per look, two looks
 LEAST_GAIN = 0.05
 DRIFT = 1e-3  # a null arm below this is no null
+DRIFTED = (
+    "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared."
+)
 
 DOES_NOT_PROVE = (
     "It covers these prefixes, this replica and the tiers that were filled. A cache that is keyed right can still be "
@@ -106,7 +109,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     if timing == "drift":
         return result(
             Verdict.ERROR,
-            "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared.",
+            DRIFTED,
             "Measure in a quieter window.",
         )
     if timing == "shared":

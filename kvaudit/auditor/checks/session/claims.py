@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from kvaudit.auditor.checks.session.api import MARKER, Answer, SessionWire, Step, Unusable, draw_token
 from kvaudit.auditor.checks.session.seen import Find, SessionSeen, allowance
-from kvaudit.auditor.engines.contract import Answer as Read
-from kvaudit.auditor.engines.generic import with_pointers
+from kvaudit.auditor.engines.answers import Answer as Read
+from kvaudit.auditor.engines.generic.adapter import with_pointers
 from kvaudit.auditor.readings import EngineFacts
 
 FILL = 0.8

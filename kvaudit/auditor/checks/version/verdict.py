@@ -24,7 +24,7 @@ from kvaudit.auditor.checks.node_coverage import (
 )
 from kvaudit.auditor.checks.version import CHECK
 from kvaudit.auditor.checks.version.standings import Standing, named, stand
-from kvaudit.auditor.engines import MODULES
+from kvaudit.auditor.engines import ENGINES
 from kvaudit.auditor.verdict import SEVERITIES, Result, Verdict, roll_up
 
 CLEAR = "No listed advisory matches. That is not evidence of isolation."
@@ -110,7 +110,7 @@ def judge_names(audit: Audit, found: Findings) -> None:
             except ValueError as problem:
                 found.warnings.append(str(problem).rstrip("."))
     for pin in map(parse_pin, audit.rules.pins):
-        if pin.engine not in MODULES:
+        if pin.engine not in ENGINES:
             found.warnings.append(f"the pin {pin} is for no engine that is read, so it decides nothing")
 
 

@@ -148,11 +148,6 @@ class DeploymentStatus:
         return next((s.result_id for s in self.states if s.check == check and s.node_id is None), None)
 
     @property
-    def unknown_checks(self) -> Sequence[str]:
-        """States of checks that this build does not have."""
-        return sorted({state.check for state in self.states if state.node_id is None} - set(checks.MODULES))
-
-    @property
     def confirmed(self) -> datetime | None:
         """The last time that any check of this build concluded anything about the whole deployment."""
         times = [

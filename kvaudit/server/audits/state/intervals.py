@@ -24,6 +24,8 @@ Zone = tuple[int, int]
 SHORTEST_EXPIRY = timedelta(days=7)
 MOST_TOKENS = 10**15
 """No prompt is longer."""
+RECENT = 200
+"""Results of one check and deployment that are looked through for a newer moment."""
 BY_CAPACITY = "capacity change"
 
 
@@ -182,7 +184,17 @@ def _is_late(seen: Observation, state: CheckState) -> bool:
     """Whether what is known is as new. Of one moment a fail outweighs what else is said."""
     if seen.at == state.last_confirmed:
         return seen.heard or not _outweighs(seen, state)
-    return seen.at < state.last_confirmed
+    return seen.at < state.last_confirmed or (
+        state.verdict == Verdict.FAIL and seen.verdict is not Verdict.FAIL and _was_looked_at_after(seen)
+    )
+
+
+def _was_looked_at_after(seen: Observation) -> bool:
+    """Whether somebody has looked since. A fail that was heard late stands at its own moment, before looks that were
+    heard first; only what is newer than all of them may end it. Results come nearly in order: the last ones tell."""
+    rows = Result.objects.filter(deployment_id=seen.deployment_id, check_id=seen.check).order_by("-id")
+    moments = rows.values_list("observed_at", flat=True)[:RECENT]
+    return any(seen.at < at and not clock.is_to_come(at) for at in moments)
 
 
 def _enter_late(state: CheckState, seen: Observation) -> CheckState | None:

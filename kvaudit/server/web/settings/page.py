@@ -9,6 +9,7 @@ from datetime import datetime
 
 from django.db.models import Count, Q
 from django.urls import reverse
+from django.utils.text import get_text_list
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.access import can, can_somewhere
@@ -17,6 +18,7 @@ from kvaudit.server.audits.models import Plan
 from kvaudit.server.checklists.models import OwnItem
 from kvaudit.server.fleet.models import Deployment, Pause, Tenant
 from kvaudit.server.fleet.pins import PinState
+from kvaudit.server.notify.channels import KINDS
 from kvaudit.server.notify.models import Channel, Delivery, OutboxMessage
 from kvaudit.server.web.kit import times as moments
 from kvaudit.server.web.kit.parts import machines
@@ -143,7 +145,8 @@ def _items(user: User) -> Line:
 
 
 def _channels(user: User, now: datetime) -> Line:
-    about = "Where messages about fails, errors, overdue audits and expiring waivers go: webhooks and e-mail."
+    kinds = get_text_list([kind.several for kind in KINDS.values()], "and")
+    about = f"Where messages about fails, errors, overdue audits and expiring waivers go: {kinds}."
     if not can_somewhere(user, "manage_channels"):
         return Line("Channels", about, "Managed by administrators.")
     mine = Channel.objects.visible_to(user).order_by()

@@ -26,7 +26,7 @@ from kvaudit.server.incidents.models import Citation
 from kvaudit.server.incidents.models.proof import Release, Replay
 from kvaudit.server.ledger.grants import grant_statements, retention_statements
 from kvaudit.server.ledger.models import Entry
-from kvaudit.server.ops.ledger import command as main
+from kvaudit.server.ops.ledger import verify
 from tests.factories import a_user
 from tests.recorded import recorded
 from tests.server.audits.stage import a_run, a_target
@@ -154,7 +154,7 @@ def test_what_was_dropped_is_pruned_and_not_broken(capsys):
     assert row.digest == run_proof.entries_of([run.pk])[run.pk].digest
     assert Entry.objects.get(kind="evidence.pruned").digest == run_proof.pruned_digest(row)
     assert run_proof.unproved([run]) == {}
-    assert main(["verify"]) == 0
+    assert verify(["verify"]) == 0
     assert "The evidence of 1 run was pruned after its time" in capsys.readouterr().out
 
 
@@ -163,14 +163,14 @@ def test_a_note_of_what_was_dropped_that_was_changed_is_named(capsys, change):
     an_old_run()
     retention.expire()
     PrunedEvidence.objects.update(**change)
-    assert main(["verify"]) == 1
+    assert verify(["verify"]) == 1
     assert "Ledger broken." in capsys.readouterr().out
 
 
 def test_what_was_dropped_otherwise_is_broken(capsys):
     an_old_run()
     RunEvidence.objects.all().delete()
-    assert main(["verify"]) == 1
+    assert verify(["verify"]) == 1
     assert "what it kept were changed since" in capsys.readouterr().out
 
 

@@ -15,6 +15,7 @@ from kvaudit.server.audits.execution import run_task as executing
 from kvaudit.server.audits.execution.probe_thread import Prober
 from kvaudit.server.audits.models import Kind, Result
 from tests.server.audits.stage import a_run, a_target
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.django_db
 
@@ -26,7 +27,7 @@ def stuck() -> Iterator[threading.Event]:
     yield release
     release.set()
     for thread in probe_thread._abandoned:
-        thread.join(30)
+        thread.join(PATIENCE)
     probe_thread._abandoned.clear()
 
 
@@ -63,7 +64,11 @@ def test_a_coroutine_that_never_yields_ends_as_error_and_stops_nobody_else(actor
 
 
 def test_what_the_old_loop_says_after_it_wakes_up_counts_no_more(actor, stuck):
-    woken = threading.Timer(3.0, stuck.set)  # between the first standstill and the second
+    def wake() -> None:  # between the first standstill and the second
+        until(lambda: probe_thread._abandoned, "the first standstill")
+        stuck.set()
+
+    woken = threading.Thread(target=wake)
     woken.start()
     actor.before = blocks(stuck, "late")
     runs = runs_of("late", "other")
@@ -92,7 +97,7 @@ def test_a_process_with_a_loop_that_never_came_back_is_replaced(actor, stuck):
     assert (run.state, run.verdict) == ("finished", "error")
     stuck.set()
     for thread in probe_thread._abandoned:
-        thread.join(30)
+        thread.join(PATIENCE)
     tasks.execute_passive([run.pk])  # the message comes again: nothing to do, and nothing to leave for
 
 

@@ -215,6 +215,18 @@ def test_a_fail_is_never_dropped_for_being_late(scene, case):
     assert CheckState.objects.get(closed_at=None).verdict == "pass"
 
 
+@pytest.mark.parametrize("newest", [PASS, INCONCLUSIVE])
+@pytest.mark.parametrize("since", [0, 6])
+def test_a_fail_that_was_heard_late_is_ended_by_what_is_newer_than_everything(scene, newest, since):
+    """Not by a pass of after the fail that was itself heard after something newer."""
+    scene.say(newest, since)
+    scene.say(newest, 6)
+    scene.say(FAIL, 2)
+    assert scene.say(PASS, 4) == scene.say(INCONCLUSIVE, 5) == []
+    assert CheckState.objects.get(closed_at=None).verdict == "fail"
+    assert scene.say(PASS, 7) == [("fail", "pass")]
+
+
 def test_a_late_fail_widens_the_one_that_lasts_and_one_that_is_graver_begins_anew(scene):
     scene.say(PASS, 0)
     scene.say(FAIL, 6, severity="high")

@@ -22,7 +22,7 @@ from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate as traffic
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ledger.services import record
-from kvaudit.server.ops.ledger import command as main
+from kvaudit.server.ops.ledger import verify
 from tests.recorded import recorded
 from tests.server.audits.stage import Actor, a_plan, a_run, a_target, result
 
@@ -51,7 +51,7 @@ def audit(target: Deployment, **fields: object) -> Run:
 
 def verified(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     capsys.readouterr()
-    code = main(["verify"])
+    code = verify(["verify"])
     return code, capsys.readouterr().out
 
 

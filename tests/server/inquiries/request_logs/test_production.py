@@ -6,8 +6,8 @@ import pytest
 
 from kvaudit.server.audits.models import CheckState
 from kvaudit.server.inquiries.request_logs.production import production_of
-from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import OutboxMessage
+from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment
 from tests.server.inquiries.request_logs.test_importer import brought, line
 

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kvaudit.server.incidents.models import Incident
-from kvaudit.server.notify.channels import create_channel
+from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment, a_team, a_user
 from tests.server.web import scene
 

@@ -10,7 +10,7 @@ import pytest
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.web.kit import badges
 
-SHAPES = Path(__file__).resolve().parents[3] / "templates/kit/shapes.html"
+SHAPES = Path(__file__).resolve().parents[4] / "templates/kit/shapes.html"
 
 
 @pytest.mark.parametrize("verdict", [*Verdict, *(v.value for v in Verdict)])

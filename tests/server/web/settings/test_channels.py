@@ -13,8 +13,8 @@ from django.utils import timezone
 
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.notify import delivery, services
-from kvaudit.server.notify.channels import create_channel, opened
 from kvaudit.server.notify.models import Channel, OutboxMessage
+from kvaudit.server.notify.services import create_channel, opened
 from tests.factories import a_user, an_admin
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from kvaudit.server.fleet.services import pause_probes
-from kvaudit.server.notify.channels import create_channel
+from kvaudit.server.notify.services import create_channel
 from tests.factories import a_user, an_admin
 from tests.server.web import scene
 

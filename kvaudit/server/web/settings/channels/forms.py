@@ -5,23 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.core.exceptions import ValidationError
 
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import Team, User
-from kvaudit.server.notify.models import ChannelKind, Event, every_event
+from kvaudit.server.notify.channels import KINDS, BadChannel, choices
+from kvaudit.server.notify.models import Event, every_event
 
 
 class ChannelForm(forms.Form):
-    """A webhook or an e-mail address. Without a team it hears of every deployment, which takes an administrator
-    of every team."""
+    """A channel of any kind. Without a team it hears of every deployment, which takes an administrator of
+    every team."""
 
     name = forms.CharField(max_length=100, help_text="For instance On call. Shown on pages and in messages.")
-    kind = forms.ChoiceField(choices=ChannelKind.choices)
+    kind = forms.ChoiceField(choices=choices)
     address = forms.CharField(
         max_length=2_000,
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
-        help_text="https://host/path for a webhook, name@host for e-mail. Stored encrypted: pages show the host alone.",
+        help_text=f"{', '.join(kind.address_help for kind in KINDS.values())}. "
+        "Stored encrypted: pages show the host alone.",
     )
     team = forms.ModelChoiceField(
         Team.objects.none(),
@@ -40,7 +41,7 @@ class ChannelForm(forms.Form):
         min_length=16,
         max_length=200,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
-        help_text="Signs a webhook's messages. Empty: one is drawn and shown once. E-mail has none.",
+        help_text=" ".join(kind.secret_help for kind in KINDS.values()),
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -54,6 +55,9 @@ class ChannelForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
-        if cleaned.get("kind") == ChannelKind.EMAIL and cleaned.get("secret"):
-            self.add_error("secret", ValidationError("E-mail is not signed: leave the secret empty."))
+        if cleaned.get("kind") and "secret" in cleaned:
+            try:
+                KINDS[cleaned["kind"]].secret(cleaned["secret"])
+            except BadChannel as problem:
+                self.add_error("secret", str(problem))
         return cleaned

@@ -13,8 +13,8 @@ from django.urls import reverse
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can_somewhere
 from kvaudit.server.notify import services
-from kvaudit.server.notify.channels import BadChannel, create_channel, remove_channel, switch_channel
-from kvaudit.server.notify.models import Channel, ChannelKind, Delivery, OutboxMessage
+from kvaudit.server.notify.channels import KINDS, BadChannel
+from kvaudit.server.notify.models import Channel, Delivery, OutboxMessage
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page
@@ -39,7 +39,7 @@ def create(request: SignedIn) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         said = form.cleaned_data
         try:
-            channel, secret = create_channel(
+            channel, secret = services.create_channel(
                 kind=said["kind"],
                 name=said["name"],
                 address=said["address"],
@@ -81,7 +81,7 @@ def channel(request: SignedIn, pk: int) -> HttpResponse:
         "now": now,
         "channel": found,
         "events": table.events_of(found),
-        "signed": found.kind == ChannelKind.WEBHOOK,
+        "signature": KINDS[found.kind].signature if found.kind in KINDS else "",
         "page": listed,
         "first": not request.GET.get("before"),
         "told": chosen,
@@ -101,7 +101,7 @@ def switch(request: SignedIn, pk: int) -> HttpResponse:
     found = _channel_or_404(request, pk)
     wanted = request.POST.get("enabled") == "yes"
     if wanted != found.enabled:
-        switch_channel(channel=found, enabled=wanted, actor=request.user)
+        services.switch_channel(channel=found, enabled=wanted, actor=request.user)
         rest = (
             "What waited for it goes out within a minute."
             if wanted
@@ -115,7 +115,7 @@ def switch(request: SignedIn, pk: int) -> HttpResponse:
 def remove(request: SignedIn, pk: int) -> HttpResponse:
     found = _channel_or_404(request, pk)
     name = untrusted.plain(found.name, 80)
-    remove_channel(channel=found, actor=request.user)
+    services.remove_channel(channel=found, actor=request.user)
     messages.success(request, f"The channel {name} was removed, with its secret and its messages.")
     return redirect("settings-channels")
 
