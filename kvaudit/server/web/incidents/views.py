@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.forms import Form
-from django.http import Http404, HttpResponse, HttpResponseBase
+from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit.server import clock
@@ -23,7 +23,7 @@ from kvaudit.server.web.incidents.acts import ACTS
 from kvaudit.server.web.kit import markdown as prose
 from kvaudit.server.web.kit.figure import answer
 from kvaudit.server.web.kit.forms import render_form, sent
-from kvaudit.server.web.kit.page import SignedIn, page, require
+from kvaudit.server.web.kit.page import SignedIn, page, require, row_or_404
 from kvaudit.server.web.kit.parts import action_items as action_table
 from kvaudit.server.web.kit.parts.incident_file import as_file
 
@@ -197,10 +197,8 @@ def export(request: SignedIn, pk: int, kind: str) -> HttpResponseBase:
 
 
 def incident_or_404(user: User, pk: int) -> Incident:
-    if pk > 2**63 - 1:
-        raise Http404
     rows = Incident.objects.visible_to(user).select_related("deployment__team")
-    return get_object_or_404(rows, pk=pk)
+    return row_or_404(rows, pk)
 
 
 def _without_folds(markdown: str) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits import services
 from kvaudit.server.audits.models import Run
-from kvaudit.server.web.kit.page import SignedIn, page, require
+from kvaudit.server.web.kit.page import SignedIn, page, require, row_or_404
 from kvaudit.server.web.kit.parts.audit_kinds import left_out
 from kvaudit.server.web.kit.parts.run_progress import progress_of
 from kvaudit.server.web.runs.page import run_page
@@ -70,7 +70,5 @@ def cancel(request: SignedIn, pk: int) -> HttpResponse:
 
 
 def _run_or_404(user: User, pk: int) -> Run:
-    if pk > 2**63 - 1:
-        raise Http404
     runs = Run.objects.visible_to(user).with_results().select_related("cancel_requested_by")
-    return get_object_or_404(runs, pk=pk)
+    return row_or_404(runs, pk)
