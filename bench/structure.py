@@ -82,7 +82,7 @@ def imports_of(product: dict[str, Path]) -> dict[str, set[str]]:
 
 def circles_of(imports: dict[str, set[str]]) -> list[list[str]]:
     """Modules that need each other, by circle."""
-    return [each for each in _circles(imports) if len(each) > 1]
+    return [circle for circle in _circles(imports) if len(circle) > 1]
 
 
 def _circles(imports: dict[str, set[str]]) -> list[list[str]]:

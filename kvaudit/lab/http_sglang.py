@@ -17,7 +17,7 @@ from kvaudit.lab.request import Refused, text_of
 from kvaudit.lab.sglang_answers import CHAT, COMPLETIONS, GENERATE, SGLangAnswers
 
 
-class SGLangFace(SGLangAnswers):
+class SGLangApi(SGLangAnswers):
     """HTTP of one node."""
 
     def application(self) -> ASGIApp:

@@ -20,7 +20,7 @@ from kvaudit.lab.request import Refused, text_of
 from kvaudit.lab.vllm_answers import CHAT, COMPLETIONS, INVOCATIONS, VLLMAnswers
 
 
-class VLLMFace(VLLMAnswers):
+class VLLMApi(VLLMAnswers):
     """HTTP of one node."""
 
     def application(self) -> ASGIApp:

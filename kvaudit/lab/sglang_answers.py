@@ -19,7 +19,7 @@ from kvaudit.lab.clock import now, wall
 from kvaudit.lab.exposition import sglang_metrics
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Refused, encode, text_of
-from kvaudit.lab.request_leg import Leg, start
+from kvaudit.lab.request_leg import RequestLeg, start
 
 GENERATE, COMPLETIONS, CHAT = "/generate", "/v1/completions", "/v1/chat/completions"
 
@@ -99,7 +99,7 @@ class SGLangAnswers:
         document = {"object": "error", "message": message, "type": kind, "param": None, "code": status}
         return base.json_response(document, status)
 
-    def _meta(self, leg: Leg) -> dict[str, Any]:
+    def _meta(self, leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         return {
             "id": request.call.rid,
@@ -113,11 +113,11 @@ class SGLangAnswers:
             "e2e_latency": round(now() - request.received, 6),
         }
 
-    def _generate_body(self, leg: Leg) -> dict[str, Any]:
+    def _generate_body(self, leg: RequestLeg) -> dict[str, Any]:
         ids = leg.request.output_ids
         return {"text": text_of(ids), "output_ids": ids, "meta_info": self._meta(leg)}
 
-    async def _generate_frames(self, leg: Leg) -> AsyncIterator[bytes]:
+    async def _generate_frames(self, leg: RequestLeg) -> AsyncIterator[bytes]:
         async with leg:
             async for _ in leg.request.progress():
                 yield base.sse(self._generate_body(leg))
@@ -131,7 +131,7 @@ class SGLangAnswers:
         yield base.sse({"error": error})
         yield base.DONE
 
-    def _usage(self, leg: Leg) -> dict[str, Any]:
+    def _usage(self, leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         made = len(request.output_ids)
         details = {"cached_tokens": request.cached_tokens} if self.node.config.cache_report else None
@@ -143,7 +143,7 @@ class SGLangAnswers:
             "reasoning_tokens": 0,
         }
 
-    def _openai_body(self, path: str, leg: Leg) -> dict[str, Any]:
+    def _openai_body(self, path: str, leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         text = text_of(request.output_ids)
         choice: dict[str, Any] = {"index": 0}
@@ -164,7 +164,7 @@ class SGLangAnswers:
             "metadata": {"weight_version": "default"},
         }
 
-    def _head(self, path: str, leg: Leg, kind: str) -> dict[str, Any]:
+    def _head(self, path: str, leg: RequestLeg, kind: str) -> dict[str, Any]:
         return {
             "id": leg.request.call.rid,
             "object": kind,
@@ -172,7 +172,7 @@ class SGLangAnswers:
             "model": self.node.config.model,
         }
 
-    async def _openai_frames(self, path: str, body: dict[str, Any], leg: Leg) -> AsyncIterator[bytes]:
+    async def _openai_frames(self, path: str, body: dict[str, Any], leg: RequestLeg) -> AsyncIterator[bytes]:
         head = self._head(path, leg, "chat.completion.chunk" if path == CHAT else "text_completion")
 
         def frame(content: dict[str, Any], finish: dict[str, Any]) -> bytes:

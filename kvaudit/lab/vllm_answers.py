@@ -17,7 +17,7 @@ from kvaudit.lab import http_base as base
 from kvaudit.lab.clock import wall
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, FinishAbort, FinishStop, Refused, encode, text_of
-from kvaudit.lab.request_leg import Leg, start
+from kvaudit.lab.request_leg import RequestLeg, start
 from kvaudit.lab.vllm_exposition import vllm_metrics
 
 COMPLETIONS, CHAT, INVOCATIONS = "/v1/completions", "/v1/chat/completions", "/invocations"
@@ -88,7 +88,7 @@ class VLLMAnswers:
         yield base.sse(_error(message, status, param))
         yield base.DONE
 
-    def _usage(self, leg: Leg, details_of: str = "body") -> dict[str, Any]:
+    def _usage(self, leg: RequestLeg, details_of: str = "body") -> dict[str, Any]:
         """``details_of``: "body", "chat stream" or "completion stream"; each fills the details its way."""
         request = leg.request
         made = len(request.output_ids)
@@ -106,11 +106,11 @@ class VLLMAnswers:
             "prompt_tokens_details": details,
         }
 
-    def _head(self, leg: Leg, kind: str) -> dict[str, Any]:
+    def _head(self, leg: RequestLeg, kind: str) -> dict[str, Any]:
         model = self.node.config.model
         return {"id": leg.request.call.rid, "object": kind, "created": int(wall()), "model": model}
 
-    def _body(self, path: str, body: dict[str, Any], leg: Leg) -> dict[str, Any]:
+    def _body(self, path: str, body: dict[str, Any], leg: RequestLeg) -> dict[str, Any]:
         request = leg.request
         finish = _finish(request.finished_reason)
         text, ids = text_of(request.output_ids), body.get("return_token_ids") is True
@@ -154,7 +154,7 @@ class VLLMAnswers:
             "metrics": None,
         }
 
-    async def _frames(self, path: str, body: dict[str, Any], leg: Leg) -> AsyncIterator[bytes]:
+    async def _frames(self, path: str, body: dict[str, Any], leg: RequestLeg) -> AsyncIterator[bytes]:
         chat = path == CHAT
         head = self._head(leg, "chat.completion.chunk" if chat else "text_completion")
         options = body.get("stream_options")

@@ -11,7 +11,7 @@ import orjson
 
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.engines.completion import Call, Dialect
-from kvaudit.auditor.prober.replies import Gathered, longest_text
+from kvaudit.auditor.prober.replies import ReplyText, longest_text
 from kvaudit.auditor.prober.silence import Pulse
 from kvaudit.auditor.prober.wire import Wire
 from kvaudit.auditor.transport import Limits, TransportError
@@ -23,7 +23,7 @@ _LATE = ("DeadlineExceeded", "SilentServer", "ConnectTimedOut")
 class Heard:
     """What came. ``outcome`` is None where the answer came to its own end, and what it means is still to be said."""
 
-    said: Gathered = field(default_factory=Gathered)
+    said: ReplyText = field(default_factory=ReplyText)
     status: int = 0
     first: float | None = None  # seconds to the first text
     complete: bool = False
@@ -58,7 +58,7 @@ async def hear(
                 heard.complete = answer.done
             else:
                 document = json_or_none((await answer.read()).body)
-                said.add(dialect.said(document))
+                said.add(dialect.parse(document))
                 heard.complete = isinstance(document, dict)
                 said.garbled = not heard.complete
     except TimeoutError:
@@ -77,7 +77,7 @@ async def hear(
 async def _events(
     answer: Any, heard: Heard, dialect: Dialect, *, most: int, pulse: Pulse, now: Callable[[], float]
 ) -> None:
-    said, word = heard.said, dialect.word
+    said, word = heard.said, dialect.next_text
     async for event in answer.events():
         pulse.heard = now()
         payload = event.json()
@@ -88,7 +88,7 @@ async def _events(
             continue
         text = word(payload, said.model, said.build)
         if text is None:
-            piece = dialect.said(payload)
+            piece = dialect.parse(payload)
             said.add(piece)
             text = piece.text
         elif text:

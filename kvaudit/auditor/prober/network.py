@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
-from kvaudit.auditor.engines.completion import Dialect, Mode, Wish
+from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode
 from kvaudit.auditor.prober import health
 from kvaudit.auditor.prober.hearing import hear
-from kvaudit.auditor.prober.replies import Gathered, Scribe, Seal, outcome_of
+from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, Seal, outcome_of
 from kvaudit.auditor.prober.silence import Pulse, Watch, Wedge, until_stopped
-from kvaudit.auditor.prober.spending import Spent, refuse_without_consent
+from kvaudit.auditor.prober.spending import TokenUsage, refuse_without_consent
 from kvaudit.auditor.prober.tokenizing import ATTEMPTS, RETRY_PAUSE, TOKENIZER_SECONDS, NoTokenizer, token_ids
 from kvaudit.auditor.prober.wire import Wire
 from kvaudit.auditor.readings import EngineFacts
@@ -65,7 +65,7 @@ class NetworkProber:
     node_wires: Sequence[Wire] = ()
     consent: bool = False
     draw: Draw = field(default_factory=lambda: seeded(None))
-    spent: Spent = field(default_factory=Spent)
+    spent: TokenUsage = field(default_factory=TokenUsage)
     seal: Seal | None = None
     stopped: Callable[[], str] = lambda: ""  # "" while requests may be sent, else why not (a sentence)
     salts: Mapping[str, str] = field(default_factory=dict, repr=False)  # tenant -> the salt it always sends
@@ -262,7 +262,7 @@ class NetworkProber:
         self._refuse_when_over()
         refuse_without_consent(self.limits, prompt.tokens, self.consent)
         self.spent.check(prompt.tokens)
-        wish = Wish(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
+        wish = CompletionOptions(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
         self.spent.requests += 1
         pulse, least = Pulse(self.now()), CALIBRATION[-1]
         if prompt.tokens > least:
@@ -286,14 +286,14 @@ class NetworkProber:
         self,
         tenant: str,
         prompt: Prompt,
-        wish: Wish,
+        wish: CompletionOptions,
         cancel_after: float | None,
         seconds: float,
         pulse: Pulse,
     ) -> Reply:
         assert self.mode is not None
         call = self.dialect.call(self.mode, prompt, wish)
-        scribe = Scribe(self.dialect, self.mode.value, self._key, self.seal)
+        scribe = ReplyRecorder(self.dialect, self.mode.value, self._key, self.seal)
         began = self.now()
         heard = await hear(
             self.wires[tenant],
@@ -323,7 +323,7 @@ class NetworkProber:
             problem=heard.problem,
         )
 
-    def _stranger(self, said: Gathered) -> bool:
+    def _stranger(self, said: ReplyText) -> bool:
         """Whether another model or build answered than the one that this run began with."""
         if said.model and self.model and said.model != self.model:
             return True
@@ -345,10 +345,10 @@ class NetworkProber:
             self._watch.harmed_by(self._last_long, problem)
         return problem
 
-    async def _ailing(self, seconds: float) -> health.Ailing:
+    async def _ailing(self, seconds: float) -> health.HealthProblem:
         """What is wrong now."""
         if problem := await self.why_unwell(seconds):
-            return health.Ailing(problem)
+            return health.HealthProblem(problem)
         prompt = await self._short(self.tenants[0])
         return health.of_reply(await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds))
 

@@ -102,8 +102,8 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
         if left:
             progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
         launch = Launch(state, options.host, port, {}, options.concurrency, listen(options.host, port))
-        left_out = [extra for extra in ADDONS if extra.name in without]
-        _start_everything(supervisor, launch, [extra for extra in ADDONS if extra.name not in without])
+        left_out = [addon for addon in ADDONS if addon.name in without]
+        _start_everything(supervisor, launch, [addon for addon in ADDONS if addon.name not in without])
         retaining = Retaining(launch, progress)
 
         def also() -> None:
