@@ -23,7 +23,7 @@ drill:
 	@deploy/install.sh dev
 	@deploy/browser.sh
 	@deploy/faketime.sh
-	@exec $(BIN)/python -m pytest -n 2 --dist loadfile -m drill $(ARGS)
+	@exec $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m drill $(ARGS)
 
 lint:
 	@deploy/install.sh dev

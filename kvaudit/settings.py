@@ -138,7 +138,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "kvaudit.server.web.exposure.request_logs.upload.LargestBody",  # before what reads bodies
+    "kvaudit.server.web.kit.largest_body.LargestBody",  # before what reads bodies
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "kvaudit.server.web.account.session_use.SessionUse",
@@ -162,8 +162,10 @@ TEMPLATES = [
             "libraries": {
                 "kv": "kvaudit.server.web.kit.tags",
                 "figures": "kvaudit.server.web.kit.figure_tags",
-                "standings": "kvaudit.server.web.compliance.tags",
-                "incidents": "kvaudit.server.web.incidents.tags",
+                "standings": "kvaudit.server.web.kit.parts.item_tags",
+                "incidents": "kvaudit.server.web.kit.parts.incident_tags",
+                "fleet": "kvaudit.server.web.fleet.tags",
+                "compliance": "kvaudit.server.web.compliance.tags",
             },
             "context_processors": [
                 "django.template.context_processors.request",

@@ -157,15 +157,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _flush_past_the_ledger() -> None:
-    """Tests with real transactions end in a TRUNCATE of all tables, which the ledger's trigger refuses."""
+    """Tests with real transactions end by emptying all tables, which the ledger's trigger refuses.
+
+    Django's way costs half a second a test: TRUNCATE makes new files for every table, and what migrations put into
+    these three is made anew. A DELETE of a few rows costs nothing, and the three stay.
+    """
+    from django.core.management.commands import flush
     from django.db.backends.postgresql.operations import DatabaseOperations
 
-    truncate = DatabaseOperations.execute_sql_flush
+    kept = {"auth_group", "auth_permission", "django_content_type"}
 
-    def execute_sql_flush(self: Any, sql_list: list[str]) -> None:
-        truncate(self, ["SET LOCAL session_replication_role = replica", *sql_list])
+    def sql_flush(self: Any, style: object, tables: list[str], **options: object) -> list[str]:
+        deletes = [f"DELETE FROM {self.quote_name(table)}" for table in tables if table not in kept]
+        return ["; ".join(["SET LOCAL session_replication_role = replica", *deletes])]
 
-    DatabaseOperations.execute_sql_flush = execute_sql_flush
+    DatabaseOperations.sql_flush = sql_flush
+    flush.emit_post_migrate_signal = lambda *args, **options: None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -52,6 +52,7 @@ class SessionServer:
     sizes: dict[int, list[int]] = field(default_factory=dict)
     leaked: int = 0
     backend: list[str] = field(default_factory=list)
+    cut_off: bool = False  # whoever asks for an echo will leave before it comes
     requests: list[tuple[str, str, str]] = field(default_factory=list)
     open_connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = field(default_factory=dict)
 
@@ -134,7 +135,7 @@ class SessionServer:
         """Over one shared backend connection: a command is sent, then its reply is read."""
         self.backend.append(nonce)
         try:
-            await asyncio.sleep(0.004)
+            await (asyncio.Event().wait() if self.cut_off else asyncio.sleep(0.004))
         except asyncio.CancelledError:
             if "shifted" not in self.faults:
                 self.backend.remove(nonce)  # a careful pool throws the connection away

@@ -40,4 +40,4 @@ def test_the_long_come_first_and_the_others_stay() -> None:
 
 def test_make_does_not_let_it_be_undone() -> None:
     makefile = (TESTS.parent / "Makefile").read_text()
-    assert "--dist loadfile --no-loadscope-reorder" in makefile
+    assert makefile.count("--dist loadfile --no-loadscope-reorder -m") == 2  # tests and drills

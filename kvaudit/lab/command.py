@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from kvaudit.auditor.commands import arguments as flags
-
-BANNER = "kvaudit lab: a test target, not a serving engine. Loopback only; keys are fake."
+from kvaudit.lab import BANNER
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,6 +1,7 @@
 """What every page must be, in one load of each: accessible, within the policy, and no wider than its window.
 
-The one owner of axe, schemes and widths: a file that makes rows gives its addresses here.
+The one owner of axe, schemes and widths: a file that makes rows gives its addresses here, and `test_every_address`
+those which are in no `PARTS`.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import axe_playwright_python
+from django.urls import Resolver404, resolve
 
 from tests.waiting import until
 
@@ -25,6 +28,24 @@ AXE_RUN = (
 WIDTHS = (360, 768, 1280, 2560)
 EXAMINED = {360: "dark", 1280: "light"}
 """Width -> scheme in which axe looks: the telephone at night and the desk by day."""
+PARTS = {
+    "fleet": {
+        "fleet", "deployment", "keys", "session-plan", "run", "evidence", "plans", "plan", "plan-change",
+        "fleet-import", "help", "zone", "password-change",
+    },
+    "compliance": {
+        "compliance", "compliance-print", "item", "attest", "waive", "waive-team", "waivers", "waiver", "attestation",
+        "checklist", "own-item", "own-item-create", "summary",
+    },
+    "history": {"history", "compare", "exposure", "request-log-import", "request-log"},
+    "settings": {
+        "settings", "settings-account", "settings-users", "settings-user", "settings-user-create", "settings-teams",
+        "settings-team", "settings-tokens", "settings-keys", "settings-channels", "settings-channel-create",
+        "settings-channel", "settings-pins", "settings-pin", "settings-ledger",
+    },
+}  # fmt: skip
+"""Part -> names of the addresses that its file shows, with every row there is to show: `faults` holds it to that."""
+
 SHOTS = os.environ.get("KVAUDIT_SHOTS", "")  # a folder for pictures of every page
 
 
@@ -39,14 +60,17 @@ def faults(
     visitor: Visit,
     addresses: Mapping[str, str],
     *,
+    part: str = "",
     prepare: Callable[[str, Any], object] = lambda name, page: None,
     expected: str = "",
 ) -> dict[str, list[str]]:
     """Name -> what is wrong with that page, of those where something is.
 
     Each is loaded once, in a telephone's width, and then grows. ``prepare(name, page)`` unfolds what is to be
-    seen; complaints of the browser that hold ``expected`` are meant.
+    seen; complaints of the browser that hold ``expected`` are meant. The addresses are all that ``part`` owes.
     """
+    missing = PARTS[part] - {name_of(path) for path in addresses.values()} if part else set()
+    assert not missing, f"nobody looks at these pages: add them, or take them out of PARTS: {missing}"
     found: dict[str, list[str]] = {}
     page = visitor.page
     for name, path in addresses.items():
@@ -71,6 +95,14 @@ def faults(
         if problems:
             found[name] = problems
     return found
+
+
+def name_of(path: str) -> str:
+    """The name of the address in the URL conf; "" when there is none."""
+    try:
+        return resolve(urlsplit(path).path).url_name or ""
+    except Resolver404:
+        return ""
 
 
 def _switch(page: Any, scheme: str) -> None:

@@ -101,7 +101,7 @@ def test_pages_are_accessible_keep_to_the_policy_and_fit(visit, addresses):
             page.locator("#figure-compliance-trend").scroll_into_view_if_needed()
             expect(page.locator("#figure-compliance-trend[data-drawn]")).to_be_visible()
 
-    assert faults(visit(), addresses, prepare=drawn) == {}
+    assert faults(visit(), addresses, part="compliance", prepare=drawn) == {}
 
 
 def test_everything_works_without_javascript(visit, addresses):

@@ -87,7 +87,7 @@ def test_pages_are_accessible_keep_to_the_policy_and_fit(visit, addresses, log):
     _imported(page)
     expect(page.get_by_text("lay inside the danger zone")).to_be_visible()
     addresses["log"] = page.url.removeprefix(visitor.base)
-    assert faults(visitor, addresses, expected="404") == {}
+    assert faults(visitor, addresses, part="history", expected="404") == {}
 
 
 def _imported(page):

@@ -74,7 +74,7 @@ def addresses() -> dict[str, str]:
 
 
 def test_pages_are_accessible_keep_to_the_policy_and_fit(visit, addresses):
-    assert faults(visit(), addresses, expected="404") == {}
+    assert faults(visit(), addresses, part="fleet", expected="404") == {}
 
 
 def test_the_ways_in_are_accessible(visit):

@@ -89,7 +89,7 @@ def addresses(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def test_pages_are_accessible_keep_to_the_policy_and_fit(visit, addresses):
-    assert faults(visit(), addresses) == {}
+    assert faults(visit(), addresses, part="settings") == {}
 
 
 def test_somebody_new_gets_a_role_and_logs_in_without_javascript(visit, people_pages):

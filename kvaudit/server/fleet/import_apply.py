@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
 
 from kvaudit.auditor.advisories.pins import parse_pin
-from kvaudit.auditor.fleetfile import FleetDeployment, FleetNode
+from kvaudit.auditor.fleetfile import FleetNode
 from kvaudit.auditor.text.quoting import quoted
 from kvaudit.auditor.transport import origin_of
 from kvaudit.server.accounts.access import require
-from kvaudit.server.accounts.actors import Actor, actor_name
+from kvaudit.server.accounts.actors import actor_name
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.accounts.sealed_fields import place_of
 from kvaudit.server.accounts.services import team_slug
 from kvaudit.server.fleet import session_plans
 from kvaudit.server.fleet.credentials import Headers, seal_headers
-from kvaudit.server.fleet.filekeys import FileKeys, Refused
-from kvaudit.server.fleet.import_diff import Action, Difference, FieldDifference, between
+from kvaudit.server.fleet.deployment_import import DeploymentImport
+from kvaudit.server.fleet.filekeys import Refused
+from kvaudit.server.fleet.import_diff import Action, FieldDifference, between
 from kvaudit.server.fleet.import_tenants import apply_tenants
 from kvaudit.server.fleet.key_origins import origins_of_node
 from kvaudit.server.fleet.models import Consent, Deployment, Node, Pin
@@ -34,17 +33,8 @@ from kvaudit.server.fleet.tls_files import tls_problem
 _SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")  # what a URL of ours can hold
 
 
-@dataclass
-class Application:
+class Application(DeploymentImport):
     """Applies one described deployment; collects the differences it made and notes."""
-
-    described: FleetDeployment
-    found: Deployment | None
-    actor: Actor
-    at: datetime
-    partial: bool  # CSV: what is empty is left as it is
-    keys: FileKeys
-    differences: list[Difference] = field(default_factory=list)
 
     def apply(self) -> Deployment:
         """Raises `Refused`; the caller then rolls everything back."""
@@ -67,16 +57,16 @@ class Application:
         team = self._team()
         values = self._declared()
         if self.found is None:
-            self._allowed("edit_fleet", team)
+            self.allowed("edit_fleet", team)
             author = self._session_author() if values.get("session") else {}
             deployment = Deployment.objects.create(slug=self.described.slug, team=team, **values, **author)
             said = {name: value for name, value in {"team": team.slug, **values}.items() if value}
             self.differs("deployment", "", "added", between({}, said))
             return deployment
         deployment = self.found
-        self._allowed("edit_fleet", deployment.team)
+        self.allowed("edit_fleet", deployment.team)
         if team.pk != deployment.team_id:
-            self._allowed("edit_fleet", team)
+            self.allowed("edit_fleet", team)
         before = {name: getattr(deployment, name) for name in values}
         changed = between(
             {"team": deployment.team.slug, "retired": deployment.retired_at is not None, **before},
@@ -255,7 +245,7 @@ class Application:
     def _consent(self, deployment: Deployment) -> None:
         current = Consent.objects.current().filter(deployment=deployment).first()
         if self.described.consent and current is None:
-            self._allowed("give_consent", deployment.team)
+            self.allowed("give_consent", deployment.team)
             by = actor_name(self.actor)
             Consent.objects.create(
                 deployment=deployment,
@@ -269,21 +259,6 @@ class Application:
         elif not self.described.consent and current is not None and not self.partial:
             close(current, self.at)
             self.differs("consent", "", "removed")
-
-    # Small things
-
-    def _allowed(self, ability: str, team: Team) -> None:
-        try:
-            require(self.actor, ability, team)
-        except PermissionDenied:
-            what = "give consent for" if ability == "give_consent" else "change"
-            raise Refused(
-                self.described.line,
-                f"You may not {what} {self.described.slug}: your role in its team does not allow it.",
-            ) from None
-
-    def differs(self, what: str, name: str, action: Action, fields: tuple[FieldDifference, ...] = ()) -> None:
-        self.differences.append(Difference(self.described.slug, what, name, action, fields))
 
 
 def _variables(each: FleetNode) -> list[list[str]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kvaudit.auditor.fleetfile import FleetTenant
 from kvaudit.auditor.targets import tenants_origins
 from kvaudit.server.accounts.actors import actor_name
 from kvaudit.server.accounts.sealed_fields import place_of
 from kvaudit.server.fleet.credentials import Headers
+from kvaudit.server.fleet.deployment_import import DeploymentImport
 from kvaudit.server.fleet.filekeys import Refused
 from kvaudit.server.fleet.import_diff import FieldDifference
 from kvaudit.server.fleet.key_origins import origins_of_tenants
@@ -16,11 +15,8 @@ from kvaudit.server.fleet.models import Deployment, Tenant
 from kvaudit.server.fleet.services import KEY_FIELDS, close
 from kvaudit.server.fleet.stored_keys import equal_stored_keys
 
-if TYPE_CHECKING:
-    from kvaudit.server.fleet.import_apply import Application
 
-
-def apply_tenants(application: Application, deployment: Deployment) -> None:
+def apply_tenants(application: DeploymentImport, deployment: Deployment) -> None:
     """What the file says of tenants. The nodes of the deployment are as they will be."""
     _Tenants(application, deployment).apply()
 
@@ -28,7 +24,7 @@ def apply_tenants(application: Application, deployment: Deployment) -> None:
 class _Tenants:
     """``asked``: the origins that tenants' keys are sent to from now on; ``named``: those in the file."""
 
-    def __init__(self, application: Application, deployment: Deployment) -> None:
+    def __init__(self, application: DeploymentImport, deployment: Deployment) -> None:
         described = application.described
         self.application, self.deployment = application, deployment
         self.given = False

@@ -11,8 +11,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor, actor_name
 from kvaudit.server.audits.evidence.canonical import clean_text
-from kvaudit.server.incidents.models import Incident, Quarantine, Release, Severity, State
-from kvaudit.server.incidents.querysets import IncidentQuerySet
+from kvaudit.server.incidents.models import Incident, IncidentQuerySet, Quarantine, Release, Severity, State
 from kvaudit.server.incidents.transitions import IncidentProblem, locked
 from kvaudit.server.ledger.chain import digest_of
 from kvaudit.server.ledger.services import record

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from kvaudit.server.ledger.models import Entry
+from kvaudit.server.ledger import record_check as rederiving
+from kvaudit.server.ledger.models import Entry
+from kvaudit.server.ledger.services import hash_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,6 @@ class Found:
 def verify_chain(entries: Iterable[Entry], noted: Mapping[int, str] = MappingProxyType({})) -> Found:
     """Walk the entries in order of sequence and stop at the first that does not fit. What a chain
     alone cannot show is a cut-off or rewritten end: ``noted`` (sequence -> hash seen there earlier) shows it."""
-    from kvaudit.server.ledger.services import hash_of
-
     count, previous = 0, ""
     for entry in entries:
         expected = count + 1
@@ -71,8 +69,6 @@ def verify_record(
 ) -> Found:
     """A walk along the chain (`verify_chain`), and whether the rows that the entries are about are still those that
     were recorded, and what follows from them still follows. ``alive`` is called between questions."""
-    from kvaudit.server.ledger import record_check as rederiving
-
     walked = rederiving.compared(entries)
     try:
         found = walk(walked)

@@ -29,6 +29,7 @@ from kvaudit.server.audits.services import audit_now
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import opening, postmortem, restore
 from kvaudit.server.incidents.models import ActionItem, Incident, Kind, State
+from kvaudit.server.incidents.restore_facts import requirements_of
 from kvaudit.server.incidents.transitions import IncidentProblem
 
 ACTOR = "command:lab_story"
@@ -111,12 +112,12 @@ class _Teller:
         """First what the change brings about by itself, then the reproduction, then what is still missing."""
         self._ended([audit_now(deployment=self.deployment, actor=ACTOR)])
         self._ended(self._pending())
-        missing = {each.key for each in restore.requirements_of(incident) if not each.met}
+        missing = {each.key for each in requirements_of(incident) if not each.met}
         if "reproduction" in missing:
             replay = restore.replay(incident=incident, actor=self.lead)
             self.say(f"Reproduction: the failing cells again, with their seed, in run {replay.run_id}.")
             self._ended([replay.run])
-            missing = {each.key for each in restore.requirements_of(incident) if not each.met}
+            missing = {each.key for each in requirements_of(incident) if not each.met}
         if "internal" in missing:
             run = audit_now(deployment=self.deployment, actor=ACTOR, checks=SHOWS_IT)
             self.say(f"Internal set: canary and rejection in run {run.pk}.")
@@ -126,7 +127,7 @@ class _Teller:
         self._ended(self._pending())
 
     def release(self, incident: Incident) -> Incident:
-        for each in restore.requirements_of(incident):
+        for each in requirements_of(incident):
             self.say(f"  {'met    ' if each.met else 'NOT met'} {each.title}: {each.sentence}")
         try:
             made = restore.release(incident=incident, actor=self.lead)

@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.checks.concurrency.arms import (
-    ConcurrencySeen,
-    Sighting,
-    Use,
-    Visit,
-    pool_share,
-    question,
-)
+from kvaudit.auditor.checks.concurrency.arms import pool_share, question
 from kvaudit.auditor.checks.concurrency.load import (
     ABORTING,
     ARMS,
@@ -32,6 +25,7 @@ from kvaudit.auditor.checks.concurrency.load import (
     workers_for,
 )
 from kvaudit.auditor.checks.concurrency.probe import Concurrency
+from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting, Use, Visit
 from kvaudit.auditor.checks.concurrency.verdict import judge_concurrency, nonce_loss, visit_loss
 from kvaudit.auditor.checks.contract import Audit, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan

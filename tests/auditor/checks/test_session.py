@@ -12,6 +12,8 @@ import pytest
 
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.session.api import (
+    Answer,
+    Fill,
     Step,
     Unusable,
     draw_token,
@@ -20,8 +22,8 @@ from kvaudit.auditor.checks.session.api import (
     render_body,
     render_path,
 )
-from kvaudit.auditor.checks.session.claims import Find, SessionSeen
 from kvaudit.auditor.checks.session.probe import SessionCheck
+from kvaudit.auditor.checks.session.seen import Find, SessionSeen
 from kvaudit.auditor.checks.session.verdict import judge_session, missing_parts
 from kvaudit.auditor.fleetfile import parse_fleet
 from kvaudit.auditor.prober.session_wire import SessionClient, session_for
@@ -61,6 +63,12 @@ class Wire(SessionClient):
             self.server.drop_idle()
         else:
             await asyncio.sleep(min(seconds, 0.02))
+
+    async def call(self, account: int, step: Step, fill: Fill, **how: Any) -> Answer:
+        """A call that is cut off while the service is at work on it, however slow the machine: within the real two
+        milliseconds it may not even have come there."""
+        self.server.cut_off = bool(how.get("cut")) and "shifted" in self.server.faults
+        return await super().call(account, step, fill, **how | ({"cut": 1.0} if self.server.cut_off else {}))
 
 
 def wire(server: SessionServer, given: Target, **options: float) -> Wire:

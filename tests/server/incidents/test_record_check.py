@@ -22,6 +22,7 @@ from kvaudit.server.incidents.models import (
     State,
     Transition,
 )
+from kvaudit.server.incidents.restore_facts import fingerprint_of, requirements_of
 from kvaudit.server.ops.ledger import verify
 from tests.server.api.states import a_state
 from tests.server.incidents import stage
@@ -95,7 +96,7 @@ def passed(incident: Incident) -> None:
 
 
 def met(incident: Incident) -> dict[str, bool]:
-    return {each.key: each.met for each in restoring.requirements_of(incident)}
+    return {each.key: each.met for each in requirements_of(incident)}
 
 
 def test_tests_that_were_changed_do_not_restore(incident):
@@ -132,7 +133,7 @@ def an_external_result_that_nobody_uploaded(incident: Incident) -> None:
 
 def an_override_that_nobody_approved(incident: Incident) -> None:
     Override.objects.create(
-        incident=incident, reason="x", fingerprint=restoring.fingerprint_of(incident.deployment), approved=True,
+        incident=incident, reason="x", fingerprint=fingerprint_of(incident.deployment), approved=True,
         requester=stage.an_operator(incident.deployment), decided_by=stage.an_operator(incident.deployment),
         note="y",
     )  # fmt: skip

@@ -14,6 +14,7 @@ from kvaudit.server.incidents import restore as restoring
 from kvaudit.server.incidents import traffic_gate as traffic
 from kvaudit.server.incidents import transitions as moving
 from kvaudit.server.incidents.models import Quarantine, State
+from kvaudit.server.incidents.restore_facts import requirements_of
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
@@ -156,7 +157,7 @@ def test_an_external_result_comes_from_somebody_else(incident, operator):
     assert made.evidence_id in Entry.objects.filter(kind="incident.external_result").values_list(
         "digest", flat=True
     )
-    assert [each.key for each in restoring.requirements_of(incident)][2] == "external"
+    assert [each.key for each in requirements_of(incident)][2] == "external"
 
 
 def test_an_override_needs_a_second_person_and_stays_visible(incident, operator):

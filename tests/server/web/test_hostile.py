@@ -26,7 +26,7 @@ from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.api.urls import api
 from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.inquiries.models import Export, LogImport, RequestHit, RequestLog, SavedView, TenantCount
-from kvaudit.server.web.incidents.views import WRITERS
+from kvaudit.server.web.kit.parts.incident_file import WRITERS
 from tests.factories import an_admin
 from tests.server.web import scene
 from tests.server.web.addresses import PATTERNS

@@ -18,7 +18,7 @@ from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits import options
 from kvaudit.server.audits.execution.claims import Claim
-from kvaudit.server.audits.execution.recording import Finished, Observed
+from kvaudit.server.audits.execution.outcome import Finished, Observed
 from kvaudit.server.audits.models import Run
 from kvaudit.server.fleet.models import Node
 

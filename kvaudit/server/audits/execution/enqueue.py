@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from celery import current_app
 from django.db import connection, transaction
 from kombu.exceptions import OperationalError as BrokerDown
 
@@ -19,6 +20,12 @@ from kvaudit.server.audits.models import Kind, Run, RunState
 log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 5_000
+
+TASK = {
+    Kind.PASSIVE: "kvaudit.audits.tasks.execute_passive",
+    Kind.ACTIVE: "kvaudit.audits.tasks.execute_active",
+}
+"""By name, as the broker knows them: tasks stand above what they carry out."""
 
 _RING = """
     UPDATE audits_run SET rung_at = statement_timestamp(), rings = LEAST(rings + 1, 1000)
@@ -61,17 +68,13 @@ def _after_commit(run_ids: Sequence[int], kind: Kind) -> None:
 
 def _send(run_ids: Sequence[int], kind: Kind) -> None:
     """Without a broker the runs stay queued, unrung: the next dispatch rings again."""
-    from kvaudit.server.audits import tasks
-
     size = options.PASSIVE_BATCH if kind == Kind.PASSIVE else 1
     quickly = {"max_retries": 2, "interval_start": 0.1, "interval_step": 0.3}
     for start in range(0, len(run_ids), size):
         some = list(run_ids[start : start + size])
-        task = tasks.execute_passive if kind == Kind.PASSIVE else tasks.execute_active
+        args = (some,) if kind == Kind.PASSIVE else tuple(some)
         try:
-            task.apply_async(
-                args=(some,) if kind == Kind.PASSIVE else tuple(some), queue=kind.value, retry_policy=quickly
-            )
+            current_app.send_task(TASK[kind], args=args, queue=kind.value, retry_policy=quickly)
         except (BrokerDown, OSError) as fault:
             unsent = run_ids[start:]
             ring_anew(unsent)

@@ -22,7 +22,7 @@ from kvaudit.server.audits.execution import recording
 from kvaudit.server.audits.execution import rerun_rules as followups
 from kvaudit.server.audits.execution import suspension as suspending
 from kvaudit.server.audits.execution.claims import Claim
-from kvaudit.server.audits.execution.recording import Finished, Observed
+from kvaudit.server.audits.execution.outcome import Finished, Observed
 from kvaudit.server.audits.models import CheckState, Kind, Result, Run, RunState, StateChange
 from kvaudit.server.audits.schedule import overdue
 from kvaudit.server.audits.state import intervals as states

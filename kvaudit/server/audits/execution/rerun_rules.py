@@ -63,7 +63,7 @@ def queue_gate(deployment: Deployment, *, delay: timedelta = timedelta(0)) -> li
     if deployment.retired_at is not None:
         return []
     now = clock.now()
-    again = [check for check in (*GATE, "drift") if check in known_checks.MODULES]
+    again = (*GATE, "drift")
     passive = [check for check in again if check in known_checks.PASSIVE]
     unable = {each.check for each in missing_for(deployment)}
     active = [check for check in again if check not in known_checks.PASSIVE and check not in unable]

@@ -29,8 +29,8 @@ from kvaudit.server.audits.evidence import live_markers
 from kvaudit.server.audits.execution import claims, recording
 from kvaudit.server.audits.execution import permissions as permitting
 from kvaudit.server.audits.execution.claimed_run import Work, errors
+from kvaudit.server.audits.execution.outcome import Finished, Observed
 from kvaudit.server.audits.execution.probe_thread import Ended, Prober, abandon
-from kvaudit.server.audits.execution.recording import Finished, Observed
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.audits.state import earlier_runs
 

@@ -7,10 +7,12 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db import connection, models
+from django.db import connection
 from django.db.models.functions import Now
 
 from kvaudit.server import clock
+from kvaudit.server.audits.models import WorkerClock
+from kvaudit.server.audits.models.worker_clocks import is_unusable
 
 log = logging.getLogger(__name__)
 
@@ -20,26 +22,6 @@ TELL = 15.0
 LOG_AGAIN = 300.0
 RECENT = timedelta(minutes=10)
 """A worker that has not been heard of for longer is gone."""
-
-
-class WorkerClock(models.Model):
-    """One worker and how far its machine's clock is ahead of the database's (seconds; negative: behind)."""
-
-    name = models.CharField(max_length=200, unique=True)
-    skew = models.FloatField(help_text="seconds")
-    seen_at = models.DateTimeField()
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.skew:+.1f} s"
-
-    @property
-    def off(self) -> timedelta:
-        return timedelta(seconds=self.skew)
-
-    @property
-    def refuses(self) -> bool:
-        """Whether it takes no work."""
-        return is_unusable(self.off)
 
 
 @dataclass(slots=True)
@@ -52,10 +34,6 @@ class _Told:
 
 
 _told = _Told()
-
-
-def is_unusable(off: timedelta) -> bool:
-    return abs(off) >= clock.UNUSABLE
 
 
 def may_work(name: str) -> bool:

@@ -1,14 +1,92 @@
-"""State as intervals, what changed it, and what is overdue. Models."""
+"""State as intervals, what changed it, and what is overdue."""
 
 from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Self
 
 from django.db import models
 from django.db.models import Q
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.audits.querysets import CheckStateQuerySet, OverdueQuerySet, StateChangeQuerySet
+from kvaudit.server import clock
+from kvaudit.server.fleet.models import Deployment, OfDeployment
 
 VERDICTS = [(verdict.value, verdict.value) for verdict in Verdict]
+
+
+class CheckStateQuerySet(OfDeployment["CheckState"]):
+    def as_of(self, moment: datetime | None = None) -> Self:
+        """What held at a moment (default: now), with ``expired`` evaluated for that moment.
+
+        Pages, API and exports all ask here, for now and for the past. A check without a row had
+        never a result by then: it counts as missing.
+        """
+        when = clock.now() if moment is None else moment
+        held = self.filter(closed_at=None) if moment is None else self.between(moment, moment)
+        expired: Any = Q(expires_at__lte=when)
+        return held.annotate(
+            expired=models.Case(
+                models.When(expired, then=True), default=False, output_field=models.BooleanField()
+            )
+        )
+
+    def between(self, since: datetime, until: datetime) -> Self:
+        """What held at some moment of a span, both ends included."""
+        return self.filter(Q(closed_at=None) | Q(closed_at__gt=since), since__lte=until)
+
+    def current(self) -> Self:
+        """What holds now: one row per deployment, node and check, by the partial index alone."""
+        return self.as_of()
+
+    def unrefuted(self, moment: datetime | None = None) -> Self:
+        """Intervals of a moment that learnt nothing (*inconclusive*, *error*) after a *fail*: a test that could
+        not be done takes nothing back. ``failed_severity`` and ``failed_summary`` are those of that fail."""
+        concluded = self._concluded_before()
+        rows = self.as_of(moment).filter(_learnt_nothing())
+        found = {
+            f"failed_{name or 'verdict'}": models.Subquery(concluded.values(name or "verdict")[:1])
+            for name in ("", "severity", "summary")
+        }
+        return rows.annotate(**found).filter(failed_verdict="fail")
+
+    def recalling(self) -> Self:
+        """``recalled`` is the severity of the fail that an interval is `unrefuted` by, NULL where there is none:
+        for who reads the others as well."""
+        failed = models.Case(models.When(verdict="fail", then="severity"))
+        before = self._concluded_before().annotate(failed=failed).values("failed")[:1]
+        return self.annotate(
+            recalled=models.Case(
+                models.When(_learnt_nothing(), then=models.Subquery(before)), output_field=models.CharField()
+            )
+        )
+
+    def concluded(self) -> Self:
+        """Intervals of whole deployments that came to know something, newest first; not those that a fail
+        heard of late has ended where they began."""
+        lasted = Q(closed_at=None) | Q(closed_at__gt=models.F("since"))
+        return self.filter(lasted, node=None, verdict__in=("pass", "fail")).order_by("-since", "-id")
+
+    def _concluded_before(self) -> models.QuerySet[CheckState]:
+        """Earlier intervals of the same check that came to know something, newest first."""
+        rows: CheckStateQuerySet = self.model._default_manager.all()
+        return rows.concluded().filter(
+            deployment=models.OuterRef("deployment"),
+            check_id=models.OuterRef("check_id"),
+            since__lt=models.OuterRef("since"),
+        )
+
+    def history(self, deployment: Deployment, check_id: str) -> Self:
+        """Every interval of one check, newest first."""
+        return self.filter(deployment=deployment, check_id=check_id).order_by("-since", "-id")
+
+    def to_note(self, now: datetime) -> Self:
+        """Open intervals that have expired and whose expiry has not become a StateChange yet."""
+        return self.filter(closed_at=None, expiry_noted=False, expires_at__lte=now)
+
+
+def _learnt_nothing() -> Q:
+    return Q(node=None, verdict__in=("inconclusive", "error"))
 
 
 class CheckState(models.Model):
@@ -77,6 +155,12 @@ class CheckState(models.Model):
         return f"{self.check_id}: {self.verdict}"
 
 
+class StateChangeQuerySet(OfDeployment["StateChange"]):
+    def after(self, key: int) -> Self:
+        """Oldest first, above ``key``: how an upper app consumes changes."""
+        return self.filter(id__gt=key).order_by("id")
+
+
 class StateChange(models.Model):
     """Something that changed; what timeline, incidents and notifications are made of.
 
@@ -125,6 +209,19 @@ class StateChange(models.Model):
 
     def __str__(self) -> str:
         return self.summary
+
+
+class OverdueQuerySet(OfDeployment["Overdue"]):
+    def open(self) -> Self:
+        return self.filter(until=None)
+
+    def at(self, moment: datetime) -> Self:
+        """Those that held at a moment."""
+        return self.between(moment, moment)
+
+    def between(self, since: datetime, until: datetime) -> Self:
+        """Those that held at some moment of a span, both ends included."""
+        return self.filter(Q(until=None) | Q(until__gt=since), since__lte=until)
 
 
 class Overdue(models.Model):

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits import alerts
-from kvaudit.server.audits.execution import recording
+from kvaudit.server.audits.execution.outcome import interval_of
 from kvaudit.server.audits.models import Result
 from kvaudit.server.audits.state import intervals as states
 from kvaudit.server.audits.state import record_check as rederived
@@ -124,7 +124,7 @@ def _observation(result: Result) -> states.Observation:
         warn=result.warn,
         severity=result.severity,
         summary=result.summary,
-        interval=recording.interval_of(result.run),
+        interval=interval_of(result.run),
         fingerprint=result.run.fingerprint,
         zone=states.zone_of(result) if result.check_id == "pool" else None,
     )

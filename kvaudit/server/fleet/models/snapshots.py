@@ -1,12 +1,18 @@
-"""What was read from nodes, and the changes of their fingerprints. Models; see `fleet.models`."""
+"""What was read from nodes, and the changes of their fingerprints."""
 
 from __future__ import annotations
+
+from typing import Self
 
 from django.db import models
 from django.db.models import Q
 
 from kvaudit.auditor.readings import Fingerprint
-from kvaudit.server.fleet.querysets import FingerprintChangeQuerySet, NodeSnapshotQuerySet
+from kvaudit.server.fleet.models.deployments import OfDeployment
+
+
+class NodeSnapshotQuerySet(OfDeployment["NodeSnapshot"]):
+    deployment_is = "node__deployment"
 
 
 class NodeSnapshot(models.Model):
@@ -51,6 +57,12 @@ class NodeSnapshot(models.Model):
     @property
     def reference_fingerprint(self) -> Fingerprint:
         return Fingerprint.from_json(self.reference)
+
+
+class FingerprintChangeQuerySet(OfDeployment["FingerprintChange"]):
+    def significant(self) -> Self:
+        """Those that expire evidence."""
+        return self.filter(significant=True)
 
 
 class FingerprintChange(models.Model):

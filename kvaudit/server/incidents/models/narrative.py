@@ -1,4 +1,4 @@
-"""What people write about an incident: impact, timeline, causes, action items. Models; see `incidents.models`.
+"""What people write about an incident: impact, timeline, causes, action items.
 
 Impact and timeline are versioned rows: an edit closes one and opens the next under the same series.
 """
@@ -6,14 +6,15 @@ Impact and timeline are versioned rows: an edit closes one and opens the next un
 from __future__ import annotations
 
 import uuid
+from typing import Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 
 from kvaudit.server import clock
 from kvaudit.server.fleet.intervals import Interval, IntervalQuerySet, not_backwards
-from kvaudit.server.incidents.querysets import ActionItemQuerySet
+from kvaudit.server.fleet.models import OfDeployment
 
 
 class Measure(models.TextChoices):
@@ -114,6 +115,14 @@ class ActionState(models.TextChoices):
     DONE = "done", "Done"
     REOPENED = "reopened", "Reopened"  # its check failed again
     DROPPED = "dropped", "Dropped"
+
+
+class ActionItemQuerySet(OfDeployment["ActionItem"]):
+    deployment_is = "incident__deployment"
+
+    def to_do(self) -> Self:
+        """Open or open again; what is due first comes first, what has no date last."""
+        return self.filter(state__in=("open", "reopened")).order_by(F("due").asc(nulls_last=True), "pk")
 
 
 class ActionItem(models.Model):

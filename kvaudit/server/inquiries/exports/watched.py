@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from django.db.models.functions import Now
 
 from kvaudit.server.accounts.models import User
-from kvaudit.server.inquiries.models import Export, ExportState
+from kvaudit.server.inquiries.exports.models import Export, ExportState
 from kvaudit.server.inquiries.saved_views.services import LONGEST_QUERY, ViewProblem, normal
 
 EVERY = 1.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from django.conf import settings
 
-from kvaudit.server.inquiries.models import RequestLog
+from kvaudit.server.inquiries.request_logs.models import RequestLog
 from kvaudit.server.inquiries.request_logs.percentiles import Odd
 from kvaudit.server.notify.models import Event
 from kvaudit.server.notify.services import enqueue

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from kvaudit.server import broker
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.models import User
-from kvaudit.server.inquiries.models import ImportState, LogImport, LogPart
+from kvaudit.server.inquiries.request_logs.models import ImportState, LogImport, LogPart
 from kvaudit.server.ledger.services import record
 
 log = logging.getLogger(__name__)

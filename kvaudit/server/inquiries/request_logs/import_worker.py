@@ -15,10 +15,10 @@ from django.db.models.functions import Now
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.sealed_fields import place_of
 from kvaudit.server.accounts.sealing import SealBroken, unseal
-from kvaudit.server.inquiries.models import ImportState, LogImport, LogPart
 from kvaudit.server.inquiries.request_logs import import_queue
 from kvaudit.server.inquiries.request_logs.classification import Zone
 from kvaudit.server.inquiries.request_logs.importer import Progress, keep, read_all
+from kvaudit.server.inquiries.request_logs.models import ImportState, LogImport, LogPart
 from kvaudit.server.inquiries.request_logs.reader import NoLog
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.fleet.models import Deployment, Tenant
-from kvaudit.server.inquiries.models import PrefillBucket, RequestHit, RequestLog, TenantCount
 from kvaudit.server.inquiries.request_logs import lengths
 from kvaudit.server.inquiries.request_logs.alerts import tell_too_fast
 from kvaudit.server.inquiries.request_logs.classification import Judge, Judged, Zone
+from kvaudit.server.inquiries.request_logs.models import PrefillBucket, RequestHit, RequestLog, TenantCount
 from kvaudit.server.inquiries.request_logs.percentiles import Percentiles, too_fast
 from kvaudit.server.inquiries.request_logs.reader import Problem, Request, read
 from kvaudit.server.ledger.services import record

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.inquiries.models import PrefillBucket, RequestLog
 from kvaudit.server.inquiries.request_logs.lengths import Between, between
+from kvaudit.server.inquiries.request_logs.models import PrefillBucket, RequestLog
 from kvaudit.server.inquiries.request_logs.percentiles import Bucket, Odd, too_fast
 
 

@@ -18,9 +18,9 @@ from kvaudit.server.accounts.sealed_fields import place_of
 from kvaudit.server.accounts.sealing import seal
 from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.inquiries.models import LIVE, ImportState, LogImport, LogPart
 from kvaudit.server.inquiries.request_logs import import_queue
 from kvaudit.server.inquiries.request_logs.classification import Zone
+from kvaudit.server.inquiries.request_logs.models import LIVE, ImportState, LogImport, LogPart
 from kvaudit.server.inquiries.request_logs.reader import NoLog, read
 
 PART = 1024 * 1024

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits.evidence.canonical import clean_text
-from kvaudit.server.inquiries.models import SavedView
+from kvaudit.server.inquiries.saved_views.models import SavedView
 
 PAGES = ("fleet", "compliance", "history")
 """Names of the addresses of pages that have views."""

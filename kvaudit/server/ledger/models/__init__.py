@@ -1,34 +1,12 @@
-"""Ledger entries. The database refuses UPDATE, DELETE and TRUNCATE on them."""
+"""Entries of the ledger, and walks along their chain."""
 
 from __future__ import annotations
 
-from django.db import models
-
+from kvaudit.server.ledger.models.entries import Entry, EntryQuerySet
 from kvaudit.server.ledger.models.verifications import Verification
-from kvaudit.server.ledger.querysets import EntryQuerySet
 
-__all__ = ("Entry", "Verification")
-
-
-class Entry(models.Model):
-    """One act. ``sequence`` counts from 1 without gaps; ``hash`` covers every field and
-    ``previous``, the hash of the entry before ("" for the first). Written by `services.record` only."""
-
-    sequence = models.BigIntegerField(primary_key=True)
-    at = models.DateTimeField()
-    actor = models.CharField(max_length=200)  # user:NAME, token:PREFIX or system:PART
-    kind = models.CharField(max_length=100)  # run.finished, fleet.imported, token.created, ...
-    subject = models.CharField(max_length=300)  # deployment:SLUG, run:ID, token:PREFIX, ...
-    digest = models.CharField(max_length=64, blank=True)  # SHA-256 (hex) of what was done, "" for none
-    previous = models.CharField(max_length=64, blank=True)
-    hash = models.CharField(max_length=64, unique=True)
-
-    objects = EntryQuerySet.as_manager()
-
-    class Meta:
-        ordering = ("sequence",)
-        verbose_name_plural = "entries"
-        indexes = (models.Index(fields=("subject", "sequence"), name="ledger_entry_subject"),)
-
-    def __str__(self) -> str:
-        return f"{self.sequence} {self.kind} {self.subject}"
+__all__ = (
+    "Entry",
+    "EntryQuerySet",
+    "Verification",
+)

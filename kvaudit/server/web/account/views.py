@@ -1,4 +1,4 @@
-"""Login, logout, the password, and the viewer's time zone."""
+"""Login, logout, the password, the viewer's time zone, and one's own account."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm, Se
 from django.contrib.auth.views import LoginView, LogoutView
 from django.core.exceptions import NON_FIELD_ERRORS, ValidationError
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit.server import clock
-from kvaudit.server.accounts import logins, services, throttle
+from kvaudit.server.accounts import logins, services, sessions, throttle
+from kvaudit.server.accounts.held_roles import own_roles
 from kvaudit.server.accounts.models import ApiToken, Session, User
+from kvaudit.server.accounts.roles import ALLOWS
 from kvaudit.server.accounts.session_store import SessionStore
-from kvaudit.server.accounts.sessions import browser_of, sessions_of
 from kvaudit.server.web.account import login_throttle, session_use
-from kvaudit.server.web.forms import ZoneForm
+from kvaudit.server.web.account.forms import ZoneForm
+from kvaudit.server.web.account.page import logins_of
 from kvaudit.server.web.kit import kept_text
-from kvaudit.server.web.kit.forms import render_form
+from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page
 from kvaudit.server.web.kit.peer import bucket
 
@@ -62,8 +64,8 @@ class Login(LoginView):
     """The login page; 429 to whoever has guessed too often. What somebody typed before they were logged out comes
     along and can be sent again (`kept_text`)."""
 
-    template_name = "account/login.html"
     form_class = LoginForm
+    template_name = "kit/login.html"
     redirect_authenticated_user = True
 
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
@@ -73,7 +75,9 @@ class Login(LoginView):
         assert isinstance(user, User)
         session_use.note(self.request)
         logins.note_login(
-            user, address=bucket(self.request), browser=browser_of(self.request.headers.get("User-Agent", ""))
+            user,
+            address=bucket(self.request),
+            browser=sessions.browser_of(self.request.headers.get("User-Agent", "")),
         )
         if kept := kept_text.carried(self.request):
             answer = kept_text.to_send_again(self.request, kept)
@@ -142,18 +146,17 @@ def change_password(request: SignedIn) -> HttpResponse:
     now = clock.now()
     context = {
         "form": form,
-        "others": len([each for each in sessions_of(request.user) if each != session]),
+        "others": len([each for each in sessions.sessions_of(request.user) if each != session]),
         "tokens": ApiToken.objects.usable(now).filter(owner=request.user).count(),
     }
     return render_form(request, "account/change_password.html", context)
 
 
 def _password_form(request: SignedIn, session: Session | None) -> forms.Form:
-    sent = request.POST if request.method == "POST" else None
     fresh = session is not None and clock.now() - session.created_at < FRESH
     if request.user.must_change_password and fresh:
-        return SetPasswordForm(request.user, sent)
-    return OwnPasswordForm(request.user, sent)
+        return SetPasswordForm(request.user, sent(request))
+    return OwnPasswordForm(request.user, sent(request))
 
 
 def own_session(request: HttpRequest) -> Session | None:
@@ -164,7 +167,7 @@ def own_session(request: HttpRequest) -> Session | None:
 @page("GET", "POST")
 def zone(request: SignedIn) -> HttpResponse:
     form = ZoneForm(
-        request.POST if request.method == "POST" else None,
+        sent(request),
         initial={"zone": request.user.zone},
         unset=request.user.zone == "UTC",
     )
@@ -173,3 +176,34 @@ def zone(request: SignedIn) -> HttpResponse:
         messages.success(request, f"Times are shown in {form.cleaned_data['zone']} from now on.")
         return redirect("fleet")
     return render_form(request, "account/zone.html", {"form": form})
+
+
+@page()
+def account(request: SignedIn) -> HttpResponse:
+    """One's own: name, roles, zone, password."""
+    context = {
+        "section": "settings",
+        "now": clock.now(),
+        "held": own_roles(request.user),
+        "allows": ALLOWS.items(),
+        "tokens": ApiToken.objects.usable(clock.now()).filter(owner=request.user).count(),
+        "sessions": sessions.sessions_of(request.user),
+        "own": own_session(request),
+        "logins": logins_of(request.user),
+    }
+    return render(request, "account/account.html", context)
+
+
+@page("POST")
+def end_sessions(request: SignedIn) -> HttpResponse:
+    """One of one's own (``session``), or all but the one that asks."""
+    own = own_session(request)
+    if key := request.POST.get("session", ""):
+        wanted = int(key) if key.isascii() and key.isdigit() and len(key) < 19 else 0
+        found = get_object_or_404(request.user.sessions.select_related("user"), pk=wanted)
+        sessions.end_session(session=found, actor=request.user)
+        messages.success(request, f"That session ({found.browser or 'unknown'}) has ended.")
+    else:
+        count = sessions.end_sessions(user=request.user, actor=request.user, but=own)
+        messages.success(request, f"{count} other session{'' if count == 1 else 's'} of yours ended.")
+    return redirect("settings-account")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 
 from kvaudit.server import clock
@@ -14,6 +14,7 @@ from kvaudit.server.checklists import services
 from kvaudit.server.checklists.models import Attestation
 from kvaudit.server.checklists.scope import Scope, items_of
 from kvaudit.server.web.compliance.claim_forms import NoteForm
+from kvaudit.server.web.kit.download import BYTES, download
 from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page, require
 
@@ -49,7 +50,7 @@ def attestation(request: SignedIn, pk: int) -> HttpResponse:
 
 
 @page(taken=("evidence.downloaded", "attestation:{pk}"))
-def evidence(request: SignedIn, pk: int) -> HttpResponse:
+def evidence(request: SignedIn, pk: int) -> HttpResponseBase:
     """The attached file as it came, always as a download: nothing in it can act on the reader's browser."""
     found = _attestation_or_404(request.user, pk)
     scope = Scope.of(found.deployment, found.team)
@@ -60,11 +61,7 @@ def evidence(request: SignedIn, pk: int) -> HttpResponse:
         body = body_of(found.evidence)
     except ValueError as fault:
         return HttpResponse(f"{fault}", status=500, content_type="text/plain; charset=utf-8")
-    response = HttpResponse(body, content_type="application/octet-stream")
-    response["Content-Disposition"] = (
-        f'attachment; filename="attestation-{found.pk}-{found.evidence.pk[:12]}"'
-    )
-    return response
+    return download(body, f"attestation-{found.pk}-{found.evidence.pk[:12]}", BYTES)
 
 
 def _attestation_or_404(user: User, pk: int) -> Attestation:

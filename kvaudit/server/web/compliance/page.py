@@ -17,45 +17,31 @@ from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.items import Item
 from kvaudit.server.checklists.matrix import WORST_FIRST, Matrix, Row
 from kvaudit.server.checklists.models import Assessed, Attestation, Waiver
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit import listing, untrusted
+from kvaudit.server.web.kit.listing import choice, parsed, position, text
 
-PAGE_SIZE = 100
 SORTS = {"name": "Deployment", "risk": "Standing", "team": "Team"}
 MOST_LISTED = 10
 _RANK = {status: number for number, status in enumerate((*WORST_FIRST, Status.NOT_APPLICABLE))}
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The page's state, as it stands in the URL. Empty = not filtered; ``as_of`` is a day of the
-    viewer's zone, "" for now; ``problem`` says why another one than the address asks for is meant."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """The page's state, as it stands in the URL. ``as_of`` is a day of the viewer's zone, "" for now; ``problem``
+    says why another one than the address asks for is meant."""
 
-    q: str = ""
-    team: str = ""
-    item: str = ""
-    status: str = ""
-    as_of: str = ""
-    sort: str = "name"
-    after: str = ""
-    before: str = ""
-    problem: str = ""
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Filters:
-        """Out of a query string; what means nothing is dropped rather than refused, a day with a ``problem``."""
-        names = ("q", "team", "item", "status", "as_of", "after", "before")
-        cleaned = {name: untrusted.query_text(query.get(name), 300) for name in names}
-        if cleaned["status"] not in set(Status):
-            cleaned["status"] = ""
-        if end_of_day(cleaned["as_of"]) is None:
-            cleaned["as_of"] = ""
-        sort = query.get("sort", "")
-        problem = day_problem(query.get("as_of", ""))
-        return cls(**cleaned, sort=sort if sort in SORTS else "name", problem=problem)
+    q: str = text()
+    team: str = text()
+    item: str = text()
+    status: str = choice(Status)
+    as_of: str = parsed(lambda _, given: read_day(given), narrows=False)
+    sort: str = choice(SORTS, "name", narrows=False)
+    after: str = position()
+    before: str = position()
 
     @property
-    def active(self) -> bool:
-        return bool(self.q or self.team or self.item or self.status)
+    def problem(self) -> str:
+        return self.ignored.get("as_of", "")
 
     @property
     def moment(self) -> datetime | None:
@@ -73,20 +59,20 @@ def end_of_day(text: str) -> datetime | None:
         return None
 
 
-def day_problem(text: str) -> str:
-    """Why nothing is known of the end of that day, as a sentence; "" for a past day, today (which is now) and
-    none at all."""
-    if not text.strip() or end_of_day(untrusted.query_text(text)) is not None:
-        return ""
-    shown = untrusted.plain(text, 40)
+def read_day(given: str) -> tuple[str, str]:
+    """A past day, or why nothing is known of the end of that day, as a sentence. Today is now: neither."""
+    text = untrusted.query_text(given)
+    if not given.strip() or end_of_day(text) is not None:
+        return text, ""
+    shown = untrusted.plain(given, 40)
     try:
-        day = date.fromisoformat(untrusted.query_text(text))
+        day = date.fromisoformat(text)
     except ValueError:
-        return f"“{shown}” is no date: write 2026-09-01."
+        return "", f"“{shown}” is no date: write 2026-09-01."
     today = timezone.localdate()
     if day == today:
-        return ""
-    return (
+        return "", ""
+    return "", (
         f"{day} lies in the future: nothing is known of it." if day > today else f"“{shown}” is too long ago."
     )
 
@@ -127,7 +113,7 @@ def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
         kept = [row for row in kept if filters.item in row.cells]
     if filters.status:
         kept = [row for row in kept if _status(row, filters.item) == filters.status]
-    return sorted(kept, key=lambda row: position(row, filters.sort))
+    return sorted(kept, key=lambda row: sort_key(row, filters.sort))
 
 
 def _searched(row: Row) -> str:
@@ -139,7 +125,7 @@ def _status(row: Row, item: str) -> Status:
     return row.statuses[item] if item else row.status
 
 
-def position(row: Row, sort: str) -> str:
+def sort_key(row: Row, sort: str) -> str:
     """The sort key as text: unique, and what the URL of a page carries."""
     if sort == "risk":
         return f"{_RANK[row.status]}~{row.deployment.slug}"

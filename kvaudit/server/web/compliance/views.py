@@ -20,9 +20,9 @@ from kvaudit.server.web.compliance import page as table
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.csv_file import streamed
 from kvaudit.server.web.kit.figure import answer
+from kvaudit.server.web.kit.listing import sorted_page
 from kvaudit.server.web.kit.page import SignedIn, page, refused, zone_of
 from kvaudit.server.web.kit.parts.saved_views import shelf_of
-from kvaudit.server.web.kit.slicing import cut
 
 PRINTED_AT_ONCE = 50
 
@@ -32,7 +32,7 @@ def compliance(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     matrix = table.matrix_of(request.user, filters.moment)
     found = table.matching(matrix.rows, filters)
-    shown = cut(found, table.position, filters, table.PAGE_SIZE)
+    shown = sorted_page(found, lambda row: table.sort_key(row, filters.sort), filters)
     now = clock.now()
     endings = table.ending(request.user, now) if filters.moment is None else []
     overdue = sorted(

@@ -18,8 +18,8 @@ from kvaudit.server.web.kit.parts import checks
 from kvaudit.server.web.kit.parts.audit_kinds import able_active
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_of
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
-from kvaudit.server.web.kit.parts.progress import waiting
 from kvaudit.server.web.kit.parts.readings import Line, main_lines, notes, other_lines
+from kvaudit.server.web.kit.parts.run_progress import waiting
 
 RECENT_RUNS = 15
 RECENT_CHANGES = 8

@@ -20,7 +20,7 @@ from kvaudit.server.web.deployment.capacity import capacity_of
 from kvaudit.server.web.deployment.figures import capacity, prefill
 from kvaudit.server.web.deployment.page import deployment_page
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
-from kvaudit.server.web.kit.parts.progress import progress_of
+from kvaudit.server.web.kit.parts.run_progress import progress_of
 from kvaudit.server.web.kit.parts.timeline import figure as timeline
 
 NOT_YOURS = "A deployment is retired by operators of its team."
@@ -39,6 +39,7 @@ def _pool_measures(status: DeploymentStatus) -> Mapping[str, Any] | None:
 def deployment(request: SignedIn, slug: str) -> HttpResponse:
     found = deployment_or_404(request.user, slug)
     shown = deployment_page(found)
+    may_run = can(request.user, "run_audits", found.team_id)
     context = {
         "section": "fleet",
         "now": clock.now(),
@@ -49,8 +50,8 @@ def deployment(request: SignedIn, slug: str) -> HttpResponse:
         "capacity": capacity_of(_pool_measures(shown.status), lengths_of(found)),
         "capacity_figure": capacity.figure_of(found),
         "prefill_figure": prefill.figure_of(found),
-        "progress": progress_of(shown.pending) if shown.pending else None,
-        "may_run": can(request.user, "run_audits", found.team_id),
+        "progress": progress_of(shown.pending, may_cancel=may_run) if shown.pending else None,
+        "may_run": may_run,
         "may_pause": can(request.user, "pause_probes", found.team_id),
         "may_consent": can(request.user, "give_consent", found.team_id),
         "may_edit": can(request.user, "edit_fleet", found.team_id),

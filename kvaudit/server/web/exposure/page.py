@@ -10,9 +10,9 @@ from django.utils import timezone
 
 from kvaudit.server.inquiries.exposure.timespans import Span, Standing, Statement
 from kvaudit.server.inquiries.models import RequestLog
-from kvaudit.server.web.history.page import moment
 from kvaudit.server.web.kit import times as moments
 from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit.times import parse_moment
 
 WIDTH = 1000.0  # units of the drawing's viewBox
 DEFAULT = timedelta(days=30)
@@ -23,7 +23,7 @@ CSS = {
     Standing.DANGER: "danger",
     Standing.BOUNDED: "bounded",
 }
-FILLS = {"untested": "url(#hatch-unsure)", "danger": "url(#hatch-danger)"}  # drawn in includes/shapes.html
+FILLS = {"untested": "url(#hatch-unsure)", "danger": "url(#hatch-danger)"}  # drawn in kit/shapes.html
 VERDICTS = {
     Standing.UNTESTED: "inconclusive",
     Standing.LEAKING: "fail",
@@ -86,8 +86,8 @@ def window_of(query: Mapping[str, str], now: datetime) -> Window:
     """From ``from`` and ``to``; the last 30 days where nothing is given, and with a ``problem`` where it makes no
     sense: a page says so beside them, whatever people keep or send on is not made."""
     texts = {name: untrusted.query_text(query.get(name), 40) for name in ("from", "to")}
-    since = moment(texts["from"]) if texts["from"] else None
-    until = moment(texts["to"], end=True) if texts["to"] else None
+    since = parse_moment(texts["from"]) if texts["from"] else None
+    until = parse_moment(texts["to"], end=True) if texts["to"] else None
     problem = ""
     for name, found in (("from", since), ("to", until)):
         if (query.get(name) or "").strip() and found is None:  # also what is nothing once it is cleaned

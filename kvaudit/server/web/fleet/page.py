@@ -22,7 +22,8 @@ from kvaudit.server.audits.state.status import DeploymentStatus, statuses
 from kvaudit.server.fleet.models import Deployment, NodeSnapshot
 from kvaudit.server.incidents.models import Incident, State
 from kvaudit.server.web.fleet.items import ItemStanding, item_standings
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import choice, position, text
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
 
 PAGE_SIZE = 50
@@ -30,36 +31,18 @@ SORTS = {"risk": "Risk", "name": "Deployment", "team": "Team", "audited": "Last 
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The table's state, as it stands in the URL. Empty = not filtered."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """The table's state, as it stands in the URL."""
 
-    q: str = ""
-    team: str = ""
-    engine: str = ""
-    verdict: str = ""
-    item: str = ""
-    sort: str = "risk"
-    after: str = ""
-    before: str = ""
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Filters:
-        """Out of a query string; what means nothing is dropped rather than refused."""
-        cleaned = {
-            name: untrusted.query_text(query.get(name), 300)
-            for name in ("q", "team", "engine", "verdict", "item", "after", "before")
-        }
-        if cleaned["verdict"] not in set(Verdict):
-            cleaned["verdict"] = ""
-        if cleaned["item"] not in {"1", "2", "3", "4", "5"}:
-            cleaned["item"] = ""
-        sort = query.get("sort", "")
-        return cls(**cleaned, sort=sort if sort in SORTS else "risk")
-
-    @property
-    def active(self) -> bool:
-        return bool(self.q or self.team or self.engine or self.verdict or self.item)
+    q: str = text()
+    team: str = text()
+    engine: str = text()
+    verdict: str = choice(Verdict)
+    item: str = choice(("1", "2", "3", "4", "5"))
+    sort: str = choice(SORTS, "risk", narrows=False)
+    after: str = position()
+    before: str = position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +150,7 @@ def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
         kept = [row for row in kept if row.id in running]
     if filters.verdict:
         kept = [row for row in kept if _verdict(row, filters.item) == filters.verdict]
-    return sorted(kept, key=lambda row: position(row, filters.sort))
+    return sorted(kept, key=lambda row: sort_key(row, filters.sort))
 
 
 def _verdict(row: Row, item: str) -> Verdict:
@@ -177,7 +160,7 @@ def _verdict(row: Row, item: str) -> Verdict:
     return next(each.verdict for each in row.items if each.item.number == item)
 
 
-def position(row: Row, sort: str) -> str:
+def sort_key(row: Row, sort: str) -> str:
     """The sort key as text: unique, and what the URL of a page carries."""
     if sort == "name":
         lead = ""

@@ -13,10 +13,10 @@ from kvaudit.server.web.fleet import lab_views
 from kvaudit.server.web.fleet import page as table
 from kvaudit.server.web.fleet.headline import headline
 from kvaudit.server.web.fleet.items import ITEMS
+from kvaudit.server.web.kit.listing import sorted_page
 from kvaudit.server.web.kit.page import SignedIn, page
 from kvaudit.server.web.kit.parts import machines
 from kvaudit.server.web.kit.parts.saved_views import shelf_of
-from kvaudit.server.web.kit.slicing import cut
 
 
 def _nobody_told(request: SignedIn) -> bool:
@@ -31,7 +31,7 @@ def fleet(request: SignedIn) -> HttpResponse:
     filters = table.Filters.from_query(request.GET)
     rows = table.all_rows(request.user)
     found = table.matching(rows, filters)
-    shown = cut(found, table.position, filters, table.PAGE_SIZE)
+    shown = sorted_page(found, lambda row: table.sort_key(row, filters.sort), filters, size=table.PAGE_SIZE)
     context = {
         "section": "fleet",
         "now": clock.now(),

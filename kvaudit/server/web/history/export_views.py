@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 
 from kvaudit.server import clock
 from kvaudit.server.audits.evidence.export import Line, lines
@@ -15,7 +16,9 @@ from kvaudit.server.inquiries.models import Export, ExportKind
 from kvaudit.server.inquiries.saved_views.services import ViewProblem
 from kvaudit.server.web.history import page as table
 from kvaudit.server.web.kit import csv_file as spreadsheets
+from kvaudit.server.web.kit.download import download
 from kvaudit.server.web.kit.page import SignedIn, page, refused
+from kvaudit.server.web.kit.progress import Live
 
 TYPES = {ExportKind.CSV: "text/csv; charset=utf-8", ExportKind.JSON: "application/json"}
 PAUSED_AFTER = 60
@@ -26,7 +29,7 @@ PAUSED_AFTER = 60
 def history_csv(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
-        return refused(" ".join(filters.ignored))
+        return refused(filters.problem)
     found = lines(table.question(request.user, filters))
     return _download(_parts(ExportKind.CSV, found, filters), ExportKind.CSV, filters)
 
@@ -35,7 +38,7 @@ def history_csv(request: SignedIn) -> HttpResponseBase:
 def history_json(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
-        return refused(" ".join(filters.ignored))
+        return refused(filters.problem)
     found = lines(table.question(request.user, filters))
     return _download(_parts(ExportKind.JSON, found, filters), ExportKind.JSON, filters)
 
@@ -45,8 +48,8 @@ def begin(request: SignedIn) -> HttpResponse:
     kind, query = request.POST.get("kind", ""), request.POST.get("query", "")
     if kind not in ExportKind.values:
         raise Http404
-    if ignored := table.Filters.from_query(QueryDict(query)).ignored:
-        messages.error(request, f"{' '.join(ignored)} Nothing was exported.")
+    if problem := table.Filters.from_query(QueryDict(query)).problem:
+        messages.error(request, f"{problem} Nothing was exported.")
         return redirect("history")
     try:
         export = watched.begin(user=request.user, kind=kind, query=query)
@@ -81,7 +84,7 @@ def file(request: SignedIn, pk: int) -> HttpResponseBase:
     mine = _mine_or_404(request, pk)
     filters = table.Filters.from_query(QueryDict(mine.query))
     if filters.ignored:
-        return refused(" ".join(filters.ignored))
+        return refused(filters.problem)
     if not watched.claim(mine):
         messages.warning(request, "This export has been sent already: begin another one.")
         return redirect("history-export", pk)
@@ -98,20 +101,25 @@ def _mine_or_404(request: SignedIn, pk: int) -> Export:
 def _told(mine: Export) -> dict[str, object]:
     now = clock.now()
     silent = mine.seen_at is not None and (now - mine.seen_at).total_seconds() > PAUSED_AFTER
-    return {"section": "history", "now": now, "export": mine, "silent": silent}
+    return {"section": "history", "now": now, "export": mine, "silent": silent, "live": _live(mine)}
+
+
+def _live(mine: Export) -> Live:
+    return Live(
+        page=reverse("history-export", args=[mine.pk]),
+        poll=reverse("history-export-progress", args=[mine.pk]) if mine.live else "",
+        cancel="" if mine.cancel_requested_at else reverse("history-export-cancel", args=[mine.pk]),
+        what="export",
+    )
 
 
 def _parts(kind: ExportKind, found: Iterator[Line], filters: table.Filters) -> Iterator[bytes | str]:
     if kind == ExportKind.CSV:
         return spreadsheets.lines(table.csv_rows(found))
-    asked = {name: getattr(filters, name) for name in table.TEXTS if getattr(filters, name)}
-    return table.json_parts(found, asked)
+    return table.json_parts(found, filters.narrowing)
 
 
 def _download(
     parts: Iterator[bytes | str] | Iterator[bytes], kind: ExportKind, filters: table.Filters
-) -> StreamingHttpResponse:
-    response = StreamingHttpResponse(parts, content_type=TYPES[kind])
-    name = f"kvaudit-history-{clock.now():%Y-%m-%d}-{filters.name}.{kind}"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+) -> HttpResponseBase:
+    return download(parts, f"kvaudit-history-{clock.now():%Y-%m-%d}-{filters.name}.{kind}", TYPES[kind])

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
-from django.utils import timezone
-from django.utils.dateparse import parse_date, parse_datetime
 
 from kvaudit.auditor import checks
 from kvaudit.auditor.text.acting import bytes_escaped
@@ -21,81 +19,42 @@ from kvaudit.server.audits.evidence.export import Line
 from kvaudit.server.audits.models import Trigger
 from kvaudit.server.audits.state.history_query import Question
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit import listing
 from kvaudit.server.web.kit.csv_file import last_line
+from kvaudit.server.web.kit.listing import choice, moment, number, text
+from kvaudit.server.web.kit.times import parse_moment
 
 TEXTS = ("deployment", "check", "verdict", "engine", "version", "trigger", "actor", "since", "until")
 TRIGGERS = [trigger.value for trigger in Trigger]
 MOST_ACTORS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The page's state, as it stands in the URL. Empty = not filtered; ``ignored`` says what made no sense: a page
-    says so beside the rest, an export is not made."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """The page's state, as it stands in the URL. Of what is ``ignored`` a page says so beside the rest; an export is
+    not made."""
 
-    deployment: str = ""
-    check: str = ""
-    verdict: str = ""
-    engine: str = ""
-    version: str = ""
-    trigger: str = ""
-    actor: str = ""
-    since: str = ""
-    until: str = ""
-    below: int | None = None
-    ignored: tuple[str, ...] = ()
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Filters:
-        kept = {name: untrusted.query_text(query.get(name), 200) for name in TEXTS}
-        ignored = [
-            f"“{untrusted.plain(query[name], 60)}” is nothing to filter by ({name})."
-            for name in TEXTS
-            if not kept[name] and (query.get(name) or "").strip()
-        ]
-        for name, known in (("verdict", [each.value for each in Verdict]), ("trigger", TRIGGERS)):
-            if kept[name] and kept[name] not in known:
-                ignored.append(
-                    f"There is no such {name} as “{untrusted.plain(kept[name], 60)}”: it is one of {', '.join(known)}."
-                )
-                kept[name] = ""
-        for name in ("since", "until"):
-            if kept[name] and moment(kept[name]) is None:
-                ignored.append(
-                    f"“{untrusted.plain(kept[name], 60)}” is no date: write 2026-09-01 or 2026-09-01T14:30."
-                )
-                kept[name] = ""
-        before = untrusted.query_text(query.get("before"), 20)
-        below = int(before) if before.isascii() and before.isdigit() and int(before) < 2**63 else None
-        return cls(**kept, below=below, ignored=tuple(ignored))
+    deployment: str = text()
+    check: str = text()
+    verdict: str = choice(Verdict)
+    engine: str = text()
+    version: str = text()
+    trigger: str = choice(Trigger)
+    actor: str = text()
+    since: str = moment()
+    until: str = moment()
+    below: int | None = number("before")
 
     @property
-    def active(self) -> bool:
-        return any(getattr(self, name) for name in TEXTS)
+    def problem(self) -> str:
+        """All that was ignored, in sentences."""
+        return " ".join(self.ignored.values())
 
     @property
     def name(self) -> str:
         """For file names: short, and different for different filters."""
         said = "|".join(str(getattr(self, name)) for name in TEXTS)
         return hashlib.sha256(said.encode()).hexdigest()[:8] if self.active else "all"
-
-
-def moment(text: str, *, end: bool = False) -> datetime | None:
-    """A date or a time in the viewer's zone; a date means its beginning, with ``end`` its end."""
-    zone = timezone.get_current_timezone()
-    try:
-        day = parse_date(text)
-        if day is not None:
-            found = datetime.combine(day + timedelta(days=1) if end else day, time(), zone)
-        else:
-            parsed = parse_datetime(text)
-            if parsed is None:
-                return None
-            found = parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)
-        return found.astimezone(UTC) if 1970 <= found.year <= 9000 else None
-    except (ValueError, OverflowError):
-        return None
 
 
 def question(user: User, filters: Filters) -> Question:
@@ -108,8 +67,8 @@ def question(user: User, filters: Filters) -> Question:
         actors=_actors(filters.actor),
         engine=filters.engine,
         version=filters.version,
-        since=moment(filters.since) if filters.since else None,
-        until=moment(filters.until, end=True) if filters.until else None,
+        since=parse_moment(filters.since) if filters.since else None,
+        until=parse_moment(filters.until, end=True) if filters.until else None,
     )
 
 

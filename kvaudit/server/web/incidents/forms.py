@@ -16,7 +16,7 @@ from kvaudit.server.incidents.models.narrative import ActionState, Certainty, Co
 from kvaudit.server.incidents.postmortem import SECTIONS
 
 MARKDOWN = "Markdown. No HTML, no pictures."
-LARGEST_FILE, LARGEST_RESULT = 1_000_000, 5_000_000
+LARGEST_RESULT = 5_000_000  # bytes
 EARLIEST_YEAR, LATEST_YEAR = 2000, 2199
 
 
@@ -181,18 +181,4 @@ class ResultForm(forms.Form):
             raise ValidationError(
                 f"The file has more than {LARGEST_RESULT:,} bytes: attach the part that matters."
             )
-        return file
-
-
-class ImportForm(forms.Form):
-    file = forms.FileField(
-        label="Incident file (YAML)",
-        help_text="schema kvaudit.incident/1",
-        error_messages={"required": "Choose a YAML file with one incident."},
-    )
-
-    def clean_file(self) -> UploadedFile[bytes]:
-        file: UploadedFile[bytes] = self.cleaned_data["file"]
-        if file.size is None or file.size > LARGEST_FILE:
-            raise ValidationError(f"The file has more than {LARGEST_FILE:,} bytes: an incident is text.")
         return file

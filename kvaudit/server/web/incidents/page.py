@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import QueryDict
 from django.utils.safestring import SafeString
 
 from kvaudit.server.accounts.models import User
@@ -25,47 +24,27 @@ from kvaudit.server.incidents.models import (
     State,
     TimelineEvent,
 )
-from kvaudit.server.web.kit import untrusted as foreign
+from kvaudit.server.incidents.restore_facts import facts_of
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import Page, choice, keyset_page, position, text
 from kvaudit.server.web.kit.markdown import render
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_until
 
-PAGE = 50
+PAGE_SIZE = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What the list is narrowed to; anything that is no state or severity narrows nothing."""
-
-    state: str = ""
-    severity: str = ""
-    q: str = ""
-    before: int | None = None
-
-    @classmethod
-    def from_query(cls, query: QueryDict) -> Filters:
-        state, severity = query.get("state", ""), query.get("severity", "")
-        key = query.get("after", "")
-        return cls(
-            state if state in (*State.values, "lasting") else "",
-            severity if severity in Severity.values else "",
-            foreign.query_text(query.get("q")),
-            int(key) if key.isascii() and key.isdigit() and len(key) < 19 else None,
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    state: str = choice((*State.values, "lasting"))
+    severity: str = choice(Severity.values)
+    q: str = text()
+    after: str = position(numeric=True)
+    before: str = position(numeric=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """One page of the list; ``after`` is the key that the next one continues below, "" at the end."""
-
-    rows: Sequence[Incident]
-    after: str
-    before: str = ""
-    total: None = None
-
-
-def listed(user: User, filters: Filters) -> Cut:
+def listed(user: User, filters: Filters) -> Page:
     """Two queries, however many incidents there are."""
-    rows = Incident.objects.visible_to(user).listed().before(filters.before)
+    rows = Incident.objects.visible_to(user).listed()
     if filters.state == "lasting":
         rows = rows.lasting()
     elif filters.state:
@@ -74,8 +53,7 @@ def listed(user: User, filters: Filters) -> Cut:
         rows = rows.filter(severity=filters.severity)
     if filters.q:
         rows = rows.filter(deployment__slug__icontains=filters.q) | rows.filter(title__icontains=filters.q)
-    found = list(rows[: PAGE + 1])
-    return Cut(found[:PAGE], str(found[PAGE - 1].pk) if len(found) > PAGE else "")
+    return keyset_page(rows, "pk", filters, newest_first=True, size=PAGE_SIZE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +113,7 @@ def incident_page(incident: Incident) -> IncidentPage:
     lengths = [one for found in opening.lengths_of(incident, checks).values() for one in found]
     if not lengths and incident.affected_from:
         lengths = [incident.affected_from]
-    facts = restoring.facts_of(incident)
+    facts = facts_of(incident)
     asked = gate.requirements(facts)
     items = list(incident.action_items.select_related("owner").prefetch_related("changes"))
     standing = action_enforcement.enforcements(incident.deployment, [item.enforced_by for item in items])

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from django.contrib import messages
 from django.forms import Form
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit.server import clock
@@ -15,7 +13,6 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import export as exporting
 from kvaudit.server.incidents import opening, postmortem
-from kvaudit.server.incidents.document import Document
 from kvaudit.server.incidents.models import Incident, Severity, State
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.chain import digest_of
@@ -28,6 +25,7 @@ from kvaudit.server.web.kit.figure import answer
 from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.kit.parts import action_items as action_table
+from kvaudit.server.web.kit.parts.incident_file import as_file
 
 CHANGED = (
     "Somebody saved this postmortem while you were writing. Theirs is shown below, yours is in the fields: take over "
@@ -189,30 +187,13 @@ def preview(request: SignedIn, pk: int) -> HttpResponse:
 
 
 @page(taken=("export.incident", "incident:{pk} {kind}"))
-def export(request: SignedIn, pk: int, kind: str) -> HttpResponse:
+def export(request: SignedIn, pk: int, kind: str) -> HttpResponseBase:
     """Markdown, JSON or YAML; ``?public=1`` without internals."""
     found = incident_or_404(request.user, pk)
     is_public = request.GET.get("public") == "1"
     document = exporting.public(found) if is_public else exporting.document_of(found)
     name = f"incident-{found.pk}{'-public' if is_public else ''}"
     return as_file(document, kind, name)
-
-
-WRITERS: Mapping[str, tuple[Callable[[Document], str], str]] = {
-    "md": (exporting.to_markdown, "text/markdown; charset=utf-8"),
-    "json": (exporting.to_json, "application/json"),
-    "yaml": (exporting.to_yaml, "application/yaml; charset=utf-8"),
-}
-
-
-def as_file(document: Document, kind: str, name: str) -> HttpResponse:
-    """The document as a download of this kind; 404 for any other."""
-    if kind not in WRITERS:
-        raise Http404
-    writer, content_type = WRITERS[kind]
-    response = HttpResponse(writer(document), content_type=content_type)
-    response["Content-Disposition"] = f'attachment; filename="{name}.{kind}"'
-    return response
 
 
 def incident_or_404(user: User, pk: int) -> Incident:

@@ -35,7 +35,7 @@ _ICONS = {
 def icon(value: object) -> SafeString:
     """The bare shape, hidden from screen readers: a word always stands beside it.
 
-    The shapes themselves are drawn once a page, in includes/shapes.html.
+    The shapes themselves are drawn once a page, in kit/shapes.html.
     """
     return _ICONS[kind(value)]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 
-from django.http import StreamingHttpResponse
+from django.http import HttpResponseBase
 
 from kvaudit.auditor.text.acting import in_words
 from kvaudit.server.inquiries.exports.watched import Cancelled
+from kvaudit.server.web.kit.download import download
 
 # OWASP, CSV injection: what begins with these is computed by one spreadsheet or another; the full-width
 # ones are read as their narrow kin.
@@ -53,8 +54,6 @@ def lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
         raise  # so that the server logs it and cuts the transfer instead of ending it properly
 
 
-def streamed(rows: Iterable[Sequence[object]], name: str) -> StreamingHttpResponse:
+def streamed(rows: Iterable[Sequence[object]], name: str) -> HttpResponseBase:
     """A download called ``name``; memory does not grow with the rows."""
-    response = StreamingHttpResponse(lines(rows), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    return download(lines(rows), name, "text/csv; charset=utf-8")

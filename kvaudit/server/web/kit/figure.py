@@ -1,7 +1,7 @@
 """What every figure shares: its place on a page, the answer that the script draws, axes and texts.
 
-A page shows ``includes/figure.html`` with a `Figure` and ends its head with
-``includes/figure_scripts.html``. The script asks ``figure.url`` for `answer`'s JSON: traces and layout
+A page shows ``kit/figure.html`` with a `Figure` and ends its head with
+``kit/figure_scripts.html``. The script asks ``figure.url`` for `answer`'s JSON: traces and layout
 of plotly as plain dicts. Colours are names of CSS tokens (``"--fail"``, with an opacity ``"--fail/0.2"``)
 and become colours in the browser, anew when the scheme changes. A point whose ``customdata`` is an
 address of ours is a link: by click, and from the keyboard by Enter.

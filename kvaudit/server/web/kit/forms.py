@@ -12,26 +12,34 @@ from django.shortcuts import render
 from kvaudit.server.web.kit import kept_text
 
 
-def sent(request: HttpRequest) -> Any:
-    """What a form is bound to. `request.POST or None` would take an empty answer for none."""
-    return request.POST if request.method == "POST" else None
+def sent(request: HttpRequest, act: str = "") -> Any:
+    """What a form is bound to; of a page with several forms, that of ``act``. `request.POST or None` would take an
+    empty answer for none."""
+    if request.method != "POST" or (act and request.POST.get("act") != act):
+        return None
+    return request.POST
 
 
 def render_form(
-    request: HttpRequest, template: str, context: Mapping[str, Any], *, wrong: forms.BaseForm | None = None
+    request: HttpRequest,
+    template: str,
+    context: Mapping[str, Any],
+    *,
+    wrong: forms.BaseForm | None = None,
+    status: int = 422,
 ) -> HttpResponse:
-    """The page; 422 when it answers a form that did not fit. ``wrong`` is that form; without it, the one of the
+    """The page; ``status`` when it answers a form that did not fit. ``wrong`` is that form; without it, the one of the
     context that has errors. Its problems are listed by base.html."""
     wrong = wrong or next((each for each in context.values() if _is_wrong(each)), None)
     if wrong is None:
         return render(request, template, context)
     context = {**context, "wrong": wrong}
-    answer = render(request, template, context, status=422)
+    answer = render(request, template, context, status=status)
     if _holds(answer, wrong):
         return answer
     # The page has no such form any more (somebody closed what it was about): what was typed is shown all the same.
     return render(
-        request, template, {**context, "gone": True, "lost": kept_text.of(request, read=True)}, status=422
+        request, template, {**context, "gone": True, "lost": kept_text.of(request, read=True)}, status=status
     )
 
 

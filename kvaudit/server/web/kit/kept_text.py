@@ -89,7 +89,7 @@ def carried(request: HttpRequest) -> Kept | None:
 def to_login(request: HttpRequest, kept: Kept) -> HttpResponse:
     """The login page with what was typed on it."""
     context = {"form": AuthenticationForm(request), "kept": kept, "next": ""}
-    return _not_cached(render(request, "account/login.html", context, status=403))
+    return _not_cached(render(request, "kit/login.html", context, status=403))
 
 
 def to_send_again(request: HttpRequest, kept: Kept) -> HttpResponse:

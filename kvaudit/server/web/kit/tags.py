@@ -1,4 +1,4 @@
-"""Tags and filters of every page. Thin: what they do lives in `kvaudit.server.web`."""
+"""Tags and filters of every page. Thin: what they do lives in `kvaudit.server.web.kit`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from django import template
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from kvaudit.server import clock
-from kvaudit.server.web.fleet import rows
-from kvaudit.server.web.fleet.page import Row
 from kvaudit.server.web.kit import advisory_links
 from kvaudit.server.web.kit import badges as marks
 from kvaudit.server.web.kit import times as moments
@@ -33,11 +30,6 @@ register.filter("spelled", foreign.spelled)
 register.filter("few", foreign.few)
 register.filter("span", moments.span)
 register.filter("advisories", advisory_links.linked)
-
-
-@register.simple_tag(takes_context=True)
-def fleet_row(context: Mapping[str, Any], row: Row) -> SafeString:
-    return rows.drawn(row, context.get("now") or clock.now())
 
 
 @register.filter

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -89,3 +90,20 @@ def span(value: timedelta | float | None) -> str:
     if value is None:
         return ""
     return duration(value.total_seconds() if isinstance(value, timedelta) else value)
+
+
+def parse_moment(text: str, *, end: bool = False) -> datetime | None:
+    """A date or a time in the viewer's zone; a date means its beginning, with ``end`` its end."""
+    zone = timezone.get_current_timezone()
+    try:
+        day = parse_date(text)
+        if day is not None:
+            found = datetime.combine(day + timedelta(days=1) if end else day, time(), zone)
+        else:
+            parsed = parse_datetime(text)
+            if parsed is None:
+                return None
+            found = parsed if parsed.tzinfo else parsed.replace(tzinfo=zone)
+        return found.astimezone(UTC) if 1970 <= found.year <= 9000 else None
+    except (ValueError, OverflowError):
+        return None

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 
 from kvaudit.server import clock
@@ -17,11 +17,11 @@ from kvaudit.server.incidents import library as books
 from kvaudit.server.incidents.document import DocumentProblem
 from kvaudit.server.incidents.markdown import to_markdown
 from kvaudit.server.incidents.transitions import IncidentProblem
-from kvaudit.server.web.incidents import forms
-from kvaudit.server.web.incidents.views import as_file
 from kvaudit.server.web.kit import markdown
-from kvaudit.server.web.kit.forms import render_form
+from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page
+from kvaudit.server.web.kit.parts.incident_file import as_file
+from kvaudit.server.web.library import forms
 
 MOST_SHOWN = 200
 """Deployments named below an incident; all of them are counted."""
@@ -67,14 +67,14 @@ def published(request: SignedIn, name: str) -> HttpResponse:
 
 
 @page()
-def export(request: SignedIn, name: str, kind: str) -> HttpResponse:
+def export(request: SignedIn, name: str, kind: str) -> HttpResponseBase:
     document = _or_404(name).document
     return as_file(document, kind, document.id)
 
 
 @page("POST")
 def import_incident(request: SignedIn) -> HttpResponse:
-    form = forms.ImportForm(request.POST, request.FILES)
+    form = forms.ImportForm(sent(request), request.FILES)
     if form.is_valid():
         try:
             made = books.import_incident(text=form.cleaned_data["file"].read(), actor=request.user)

@@ -14,8 +14,7 @@ from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import Kind, Plan, Run
 from kvaudit.server.audits.schedule.plans import schedule_of
-from kvaudit.server.fleet.models import SUSPENDER, Deployment, Pause
-from kvaudit.server.fleet.querysets import DeploymentQuerySet
+from kvaudit.server.fleet.models import SUSPENDER, Deployment, DeploymentQuerySet, Pause
 from kvaudit.server.web.kit.parts import windows
 from kvaudit.server.web.plans import lengths
 

@@ -10,9 +10,9 @@ from django.urls import reverse
 from kvaudit.server.audits.execution import suspension
 from kvaudit.server.audits.schedule.defaults import ensure_default_plans
 from kvaudit.server.fleet import services
-from kvaudit.server.web.forms import PauseForm
-from kvaudit.server.web.kit.forms import alone
+from kvaudit.server.web.kit.forms import alone, sent
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
+from kvaudit.server.web.plans.forms import PauseForm
 
 NOT_YOURS = "Probes are paused and resumed by operators; consent is given by approvers."
 
@@ -27,7 +27,7 @@ WORDS = {
 @page("POST")
 def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
-    act, form = request.POST.get("act"), PauseForm(request.POST)
+    act, form = request.POST.get("act"), PauseForm(sent(request))
     ability = {
         "pause": "pause_probes",
         "resume": "pause_probes",
@@ -78,7 +78,7 @@ def of_fleet(request: SignedIn) -> HttpResponse:
             request, "The pause of the whole fleet has ended; pauses of single deployments stay."
         )
     else:
-        form = PauseForm(request.POST)
+        form = PauseForm(sent(request))
         if not form.is_valid():
             words = "Pause the probes of the whole fleet"
             return alone(

@@ -10,7 +10,7 @@ from kvaudit.server import clock
 from kvaudit.server.audits import services
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
 from kvaudit.server.web.kit.parts.audit_kinds import able_active, left_out
-from kvaudit.server.web.kit.parts.progress import progress_of
+from kvaudit.server.web.kit.parts.run_progress import progress_of
 from kvaudit.server.web.runs.views import NOT_YOURS
 
 
@@ -30,14 +30,15 @@ def audit_now(request: SignedIn, slug: str) -> HttpResponse:
         messages.error(request, str(problem))
         return _to_deployment(request, slug)
     if request.headers.get("HX-Request"):
+        progress = progress_of(run, may_cancel=True)
         context = {
             "now": clock.now(),
-            "progress": progress_of(run),
-            "may_run": True,
+            "progress": progress,
+            "live": progress.live,
             "left_out": left_out(run),
             "begun": True,
         }
-        return render(request, "runs/progress.html", context)
+        return render(request, "kit/run_progress.html", context)
     if said := left_out(run):
         messages.warning(request, said)
     return redirect("run", run.pk)

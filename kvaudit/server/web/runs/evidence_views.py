@@ -6,7 +6,7 @@ says why, and the record knows of it before the reader does.
 
 from __future__ import annotations
 
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 
 from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE, asked_in
@@ -16,19 +16,19 @@ from kvaudit.server.audits.evidence import sealed_text
 from kvaudit.server.audits.evidence.store import body_of
 from kvaudit.server.audits.models import Run, RunEvidence
 from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit.download import BYTES, download
+from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page, require
+from kvaudit.server.web.runs.forms import ReasonForm
 
 NOT_YOURS = (
     "Stored answers of engines are read by auditors; the verdict, its measures and digests are open to you."
 )
 MOST_SHOWN = 200_000
-SHORTEST_REASON = 8
-LONGEST_REASON = 200
-MOST_TYPED = 20_000
 
 
 @page("GET", "POST")
-def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
+def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponseBase:
     run = get_object_or_404(
         Run.objects.visible_to(request.user).select_related("deployment__team"), pk=_bigint(pk)
     )
@@ -48,13 +48,11 @@ def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
     except Exception as fault:  # noqa: BLE001 - a damaged row must be said, whatever is damaged about it
         broken = f"{fault}" or "The stored bytes cannot be read."
     text = body.decode("utf-8", "backslashreplace")
-    download = "download" in request.GET and not broken
-    act = "evidence.downloaded" if download else "evidence.read"
+    wanted = "download" in request.GET and not broken
+    act = "evidence.downloaded" if wanted else "evidence.read"
     logins.note_taken(request.user, kind=act, subject=f"run:{run.pk} evidence:{uses[0].evidence_id}")
-    if download:
-        response = HttpResponse(body, content_type="application/octet-stream")
-        response["Content-Disposition"] = f'attachment; filename="{uses[0].evidence_id}.txt"'
-        return response
+    if wanted:
+        return download(body, f"{uses[0].evidence_id}.txt", BYTES)
     context = {
         "section": "fleet",
         "now": clock.now(),
@@ -71,22 +69,16 @@ def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponse:
 def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpResponse:
     """Length and digest; after a POST with a reason, the text, once."""
     stored = uses[0].evidence
-    typed = request.POST.get("reason", "").strip()[:MOST_TYPED]
-    reason = untrusted.query_text(typed, LONGEST_REASON)
-    problem, text, status = "", "", 200
-    if request.method == "POST":
-        if len(typed) > LONGEST_REASON:
-            problem, status = (
-                f"Say why, in at most {LONGEST_REASON} characters: these are {len(typed):,}.",
-                422,
+    form = ReasonForm(sent(request), auto_id="%s")
+    text, status = "", 422
+    if request.method == "POST" and form.is_valid():
+        try:
+            text = sealed_text.open_for(
+                run=run, evidence=stored, reason=form.cleaned_data["reason"], actor=request.user
             )
-        elif len(reason) < SHORTEST_REASON:
-            problem, status = f"Say why, in at least {SHORTEST_REASON} characters.", 422
-        else:
-            try:
-                text = sealed_text.open_for(run=run, evidence=stored, reason=reason, actor=request.user)
-            except sealed_text.CannotOpen as fault:
-                problem, status = str(fault), 409
+        except sealed_text.CannotOpen as fault:
+            form.add_error("reason", str(fault))
+            status = 409
     context = {
         "section": "fleet",
         "now": clock.now(),
@@ -97,11 +89,9 @@ def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpRespons
         "opened": bool(text),
         "text": text[:MOST_SHOWN],
         "cut": max(0, len(text) - MOST_SHOWN),
-        "reason": typed,
-        "problem": problem,
-        "shortest": SHORTEST_REASON,
+        "form": form,
     }
-    return render(request, "runs/sealed.html", context, status=status)
+    return render_form(request, "runs/sealed.html", context, status=status)
 
 
 def _asked(source: str) -> str:

@@ -1,6 +1,6 @@
 """The shapes of drawings that the server builds: how one request ended, told apart without colour.
 
-The symbols are drawn once a page: includes/shapes.html, and includes/request_shapes.html for "refused".
+The symbols are drawn once a page: kit/shapes.html, and kit/request_shapes.html for "refused".
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from kvaudit.server.web.kit.parts import checks
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_until
 from kvaudit.server.web.kit.parts.measures import Measure, readable, stored
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
-from kvaudit.server.web.kit.parts.progress import silence, waits
 from kvaudit.server.web.kit.parts.reproduce import Again, again
+from kvaudit.server.web.kit.parts.run_progress import silence, waits
 from kvaudit.server.web.runs.canary_matrix import Matrix, matrix_of
 from kvaudit.server.web.runs.evidence_list import EvidenceList, evidence_of
 from kvaudit.server.web.runs.ledger_proof import Proof, proof_of

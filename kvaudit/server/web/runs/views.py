@@ -13,7 +13,7 @@ from kvaudit.server.audits import services
 from kvaudit.server.audits.models import Run
 from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.kit.parts.audit_kinds import left_out
-from kvaudit.server.web.kit.parts.progress import progress_of
+from kvaudit.server.web.kit.parts.run_progress import progress_of
 from kvaudit.server.web.runs.page import run_page
 
 NOT_YOURS = "Audits are started and cancelled by operators of the deployment's team."
@@ -23,14 +23,15 @@ NOT_YOURS = "Audits are started and cancelled by operators of the deployment's t
 def run(request: SignedIn, pk: int) -> HttpResponse:
     found = _run_or_404(request.user, pk)
     team = found.deployment.team_id
+    may_run = can(request.user, "run_audits", team)
     context = {
         "section": "fleet",
         "now": clock.now(),
         "shown": run_page(found, request.user),
         "run": found,
-        "progress": None if found.ended else progress_of(found),
+        "progress": None if found.ended else progress_of(found, may_cancel=may_run, on_run_page=True),
         "left_out": left_out(found),
-        "may_run": can(request.user, "run_audits", team),
+        "may_run": may_run,
         "may_read": can(request.user, "read_evidence", team),
         "may_view_ledger": can(request.user, "view_ledger"),
     }
@@ -44,14 +45,10 @@ def progress(request: SignedIn, pk: int) -> HttpResponse:
         return redirect("run", pk)
     found = _run_or_404(request.user, pk)
     on_run_page = request.GET.get("page") == "run"
-    context = {
-        "now": clock.now(),
-        "progress": progress_of(found),
-        "reload": on_run_page,
-        "left_out": left_out(found),
-        "may_run": can(request.user, "run_audits", found.deployment.team_id),
-    }
-    response = render(request, "runs/progress.html", context)
+    may_run = can(request.user, "run_audits", found.deployment.team_id)
+    shown = progress_of(found, may_cancel=may_run, on_run_page=on_run_page)
+    context = {"now": clock.now(), "progress": shown, "live": shown.live, "left_out": left_out(found)}
+    response = render(request, "kit/run_progress.html", context)
     if found.ended and on_run_page:
         response["HX-Refresh"] = "true"  # the results are on the page around this part
     return response

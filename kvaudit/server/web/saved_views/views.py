@@ -18,10 +18,10 @@ from kvaudit.server.inquiries.saved_views.services import (
     remove_view,
     save_view,
 )
-from kvaudit.server.web.forms import SaveViewForm
 from kvaudit.server.web.kit import untrusted
-from kvaudit.server.web.kit.forms import alone
+from kvaudit.server.web.kit.forms import alone, sent
 from kvaudit.server.web.kit.page import SignedIn, page
+from kvaudit.server.web.saved_views.forms import SaveViewForm
 
 
 @page("POST")
@@ -30,7 +30,7 @@ def save(request: SignedIn) -> HttpResponse:
     if where not in PAGES:
         raise Http404
     teams = Team.objects.visible_to(request.user).values_list("slug", flat=True)
-    form = SaveViewForm(request.POST, teams=teams)
+    form = SaveViewForm(sent(request), teams=teams)
     view = None
     if form.is_valid():
         given = form.cleaned_data

@@ -12,22 +12,13 @@ from django.db.models import QuerySet
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import Team, TokenScope, User
-from kvaudit.server.accounts.roles import Role
+from kvaudit.server.accounts.roles import ALLOWS, Role
 from kvaudit.server.accounts.services import team_slug
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.web.plans.forms import SlugsField
+from kvaudit.server.web.kit.fields import SlugsField
 
 EVERYWHERE = "*"  # no slug
 """The choice of every team, where a role is given."""
-
-ALLOWS: dict[Role, str] = {
-    Role.VIEWER: "reads status, results and plans",
-    Role.AUDITOR: "also reads kept answers of engines and the ledger",
-    Role.OPERATOR: "also runs audits, edits fleet, keys, plans and incidents, attests",
-    Role.APPROVER: "also approves waivers and gives consent to prompts at the limit",
-    Role.ADMIN: "also gives roles and manages channels",
-}
-"""What each role adds to the one above it, in a few words (`kvaudit.server.accounts.roles`)."""
 
 
 class WhereField(forms.ChoiceField):

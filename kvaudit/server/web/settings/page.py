@@ -13,8 +13,7 @@ from django.utils.text import get_text_list
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.access import can, can_somewhere
-from kvaudit.server.accounts.models import ApiToken, Team, User
-from kvaudit.server.accounts.querysets import managed_users
+from kvaudit.server.accounts.models import ApiToken, Team, User, managed_users
 from kvaudit.server.audits.models import Plan
 from kvaudit.server.checklists.models import OwnItem
 from kvaudit.server.fleet.models import Deployment, Pause, Tenant

@@ -13,8 +13,6 @@ from kvaudit.server.web.settings.users import views as settings_users
 
 urlpatterns = [
     path("settings/", settings.settings, name="settings"),
-    path("settings/account/", settings_users.account, name="settings-account"),
-    path("settings/account/sessions/", settings_users.end_sessions, name="settings-sessions-end"),
     path("settings/users/", settings_users.users, name="settings-users"),
     path("settings/users/new/", settings_users.create, name="settings-user-create"),
     path("settings/users/<int:pk>/", settings_users.user, name="settings-user"),

@@ -13,7 +13,7 @@ from django.urls import resolve
 from kvaudit.server.accounts.models import Membership
 from kvaudit.server.inquiries.models import LogImport, LogPart
 from kvaudit.server.inquiries.request_logs import upload as receiving
-from kvaudit.server.web.exposure.request_logs import upload as uploads
+from kvaudit.server.web.kit import largest_body
 from tests.factories import a_user
 
 IMPORT = "/d/chat-large/exposure/import/"
@@ -47,7 +47,7 @@ def no_temporary_files(monkeypatch):
 @pytest.mark.parametrize("path", ["/login/", "/import/", "/library/import/", "/views/"])
 def test_a_body_above_the_limit_is_refused_unread(people, path):
     for client in (Client(), people.operator):
-        answer = sent(client, path, uploads.LARGEST + 1)
+        answer = sent(client, path, largest_body.LARGEST + 1)
         assert answer.status_code == 413
         page = answer.content.decode()
         assert "That is too large for this page." in page
@@ -70,7 +70,7 @@ def test_odd_lengths_are_nobodys_failure(people, length):
 
 
 def test_every_other_page_keeps_the_small_limit():
-    assert resolve(IMPORT).func.largest_body > uploads.LARGEST
+    assert resolve(IMPORT).func.largest_body > largest_body.LARGEST
     assert not hasattr(resolve("/import/").func, "largest_body")
 
 

@@ -84,7 +84,7 @@ def test_the_form_says_what_reads_and_what_sends_and_offers_what_one_may_plan(pe
 
 
 def test_more_deployments_than_a_list_holds_are_typed(people, pair, monkeypatch):
-    monkeypatch.setattr("kvaudit.server.web.plans.forms.MOST_OFFERED", 0)
+    monkeypatch.setattr("kvaudit.server.web.kit.fields.MOST_OFFERED", 0)
     page = people.operator.get("/plans/new/?deployment=chat-large").content.decode()
     assert '<textarea name="deployments"' in page
     assert people.operator.post("/plans/new/", {**GOOD, "deployments": "chat-large, "}).status_code == 302

@@ -16,8 +16,8 @@ from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.inquiries.exposure.report import statement_of
 from kvaudit.server.inquiries.request_logs.importer import Progress, Tell, import_log
 from kvaudit.server.inquiries.request_logs.reader import NoLog
+from kvaudit.server.inquiries.request_logs.sentences import beside, zones
 from kvaudit.server.web.exposure.page import window_of
-from kvaudit.server.web.exposure.request_logs.page import beside, zones
 
 _ACTOR = "command:request_log"
 

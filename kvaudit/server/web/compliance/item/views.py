@@ -16,7 +16,7 @@ from kvaudit.server.checklists.items import Item
 from kvaudit.server.checklists.scope import Scope, items_of
 from kvaudit.server.web.compliance.claim_forms import AttestForm, WaiveForm
 from kvaudit.server.web.compliance.item.page import item_page
-from kvaudit.server.web.compliance.page import day_problem, end_of_day
+from kvaudit.server.web.compliance.page import end_of_day, read_day
 from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
 
@@ -27,8 +27,8 @@ NO_REQUEST = "Waivers are asked for by operators of the deployment's team."
 @page()
 def item(request: SignedIn, slug: str, key: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
-    asked = request.GET.get("as_of", "")
-    moment = end_of_day(asked)
+    day, problem = read_day(request.GET.get("as_of", ""))
+    moment = end_of_day(day)
     shown = item_page(deployment, key, moment)
     if shown is None:
         raise Http404
@@ -38,7 +38,7 @@ def item(request: SignedIn, slug: str, key: str) -> HttpResponse:
         "now": clock.now(),
         "moment": shown.moment,
         "past": moment is not None,
-        "problem": day_problem(asked),
+        "problem": problem,
         "shown": shown,
         "deployment": deployment,
         "may_attest": moment is None and shown.attestable and can(request.user, "attest", team),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.http import HttpResponse
+from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import render
 
 from kvaudit.server import clock
 from kvaudit.server.web.compliance.summary import page as table
 from kvaudit.server.web.compliance.summary.markdown import markdown
+from kvaudit.server.web.kit.download import download
 from kvaudit.server.web.kit.page import SignedIn, page
 
 
@@ -26,10 +27,8 @@ def summary(request: SignedIn) -> HttpResponse:
 
 
 @page(taken=("export.summary", "summary:markdown"))
-def as_markdown(request: SignedIn) -> HttpResponse:
+def as_markdown(request: SignedIn) -> HttpResponseBase:
     now = clock.now()
     week = table.week_of(request.GET.get("week", ""), now)
     text = markdown(table.summary_of(request.user, week, now), settings.BASE_URL)
-    response = HttpResponse(text, content_type="text/markdown; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="kvaudit-{week.name}.md"'
-    return response
+    return download(text, f"kvaudit-{week.name}.md", "text/markdown; charset=utf-8")

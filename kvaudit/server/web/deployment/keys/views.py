@@ -13,7 +13,7 @@ from kvaudit.server.fleet import services
 from kvaudit.server.fleet.credentials import BadHeaders, bearer
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.fleet.stored_keys import StoredKey, addresses_shown, equal_stored_keys, keys_of
-from kvaudit.server.web.forms import KeyForm
+from kvaudit.server.web.deployment.keys.forms import KeyForm
 from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
 

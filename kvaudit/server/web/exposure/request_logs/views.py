@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
 from kvaudit.server import clock
@@ -19,13 +20,17 @@ from kvaudit.server.inquiries.request_logs.classification import Judged
 from kvaudit.server.inquiries.request_logs.importer import keyed, known_tenants
 from kvaudit.server.inquiries.request_logs.percentiles import Bucket, too_fast
 from kvaudit.server.inquiries.request_logs.reader import NoLog
+from kvaudit.server.inquiries.request_logs.sentences import beside, zones
 from kvaudit.server.inquiries.request_logs.upload import MOST_BYTES, TOO_LARGE, Receiver
 from kvaudit.server.web.exposure import page as windows
-from kvaudit.server.web.exposure.request_logs import page as table
-from kvaudit.server.web.exposure.request_logs.upload import LogUpload, takes
+from kvaudit.server.web.exposure.request_logs.forms import LogForm
+from kvaudit.server.web.exposure.request_logs.upload import LogUpload
 from kvaudit.server.web.kit import untrusted as foreign
 from kvaudit.server.web.kit.csv_file import streamed
+from kvaudit.server.web.kit.forms import render_form
+from kvaudit.server.web.kit.largest_body import takes
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
+from kvaudit.server.web.kit.progress import Live
 
 MOST_TENANTS = 200
 MOST_TYPED = 1_000
@@ -57,10 +62,20 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
     given = request.POST if request.method == "POST" else request.GET
     window = windows.window_of(given, now)
     statement = statement_of(deployment, window.since, window.until)
-    asked = table.zones(deployment, statement, given.get("low", ""), given.get("high", ""))
-    problem = window.problem or asked.problem
-    field = "from" if window.problem else "low" if problem else "file"
-    if request.method == "POST" and not problem:
+    asked = zones(deployment, statement, given.get("low", ""), given.get("high", ""))
+    form = LogForm(
+        {
+            "from": window.since_text,
+            "to": window.until_text,
+            "low": foreign.query_text(given.get("low"), MOST_TYPED),
+            "high": foreign.query_text(given.get("high"), MOST_TYPED),
+        }
+    )
+    if window.problem:
+        form.add_error("from", window.problem)
+    elif asked.problem:
+        form.add_error("low", asked.problem)
+    elif request.method == "POST":
         problem = upload.problem
         if upload.received is not None:
             try:
@@ -69,22 +84,18 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
                 problem = str(fault)
             else:
                 return redirect("log-import", deployment.slug, work.pk)
-        elif not problem:
-            problem = "Choose the log: a CSV file or JSON lines."
+        form.add_error("file", problem or "Choose the log: a CSV file or JSON lines.")
     context = {
         "section": "fleet",
         "now": now,
         "deployment": deployment,
-        "window": window,
         "zones": [zone for zone in asked.zones if zone.standing is Judged.DANGER],
-        "low": foreign.query_text(given.get("low"), MOST_TYPED),
-        "high": foreign.query_text(given.get("high"), MOST_TYPED),
-        "problem": problem,
-        "field": field,
+        "form": form,
         "imports": LogImport.objects.of(deployment)[:MOST_IMPORTS],
     }
-    status = 422 if problem and request.method == "POST" else 200
-    return render(request, "exposure/import.html", context, status=status)
+    return render_form(
+        request, "exposure/import.html", context, status=422 if request.method == "POST" else 200
+    )
 
 
 @page()
@@ -128,8 +139,19 @@ def _told(work: LogImport) -> dict[str, object]:
         "now": now,
         "deployment": work.deployment,
         "work": work,
-        "fresh": now - work.requested_at < FRESH,
+        "live": _live(work, now),
     }
+
+
+def _live(work: LogImport, now: datetime) -> Live:
+    place = [work.deployment.slug, work.pk]
+    return Live(
+        page=reverse("log-import", args=place),
+        poll=reverse("log-import-progress", args=place) if work.live else "",
+        cancel="" if work.cancel_requested_at else reverse("log-import-cancel", args=place),
+        what="import",
+        pace="load delay:500ms" if now - work.requested_at < FRESH else "every 1s",
+    )
 
 
 @page()
@@ -149,7 +171,7 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
         "tenants": [(each, known.get(each.tenant, "")) for each in tenants],
         "more_tenants": len(tenants) == MOST_TENANTS,
         "concerned": log.tenants.filter(inside__gt=0).count(),
-        "beside": table.beside(log),
+        "beside": beside(log),
         "lists": [
             (title, [(hit, known.get(hit.tenant, "")) for hit in hits[:MOST_HITS]], hits.count())
             for title, hits in (

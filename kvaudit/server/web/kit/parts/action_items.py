@@ -6,31 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from django.http import QueryDict
 from django.utils import timezone
 
 from kvaudit.server.accounts.models import User
 from kvaudit.server.incidents.models import ActionItem
 from kvaudit.server.incidents.models.narrative import ActionState
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import choice, text
 
 MOST = 300
 TO_DO = "todo"
 STATES = ((TO_DO, "to do"), (ActionState.DONE.value, "done"), (ActionState.DROPPED.value, "dropped"))
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What the list is narrowed to; ``owner`` is a part of a user's name."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """``owner`` is a part of a user's name."""
 
-    state: str = TO_DO
-    owner: str = ""
-
-    @classmethod
-    def from_query(cls, query: QueryDict) -> Filters:
-        state = query.get("state", "")
-        known = state in [value for value, _ in STATES]
-        return cls(state if known else TO_DO, untrusted.query_text(query.get("owner"), 150))
+    state: str = choice([value for value, _ in STATES], TO_DO)
+    owner: str = text()
 
 
 @dataclass(frozen=True, slots=True)

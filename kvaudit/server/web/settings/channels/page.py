@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Q
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 
 from kvaudit.auditor.verdict import Verdict
@@ -16,6 +17,8 @@ from kvaudit.server.notify.delivery import MOST_ATTEMPTS
 from kvaudit.server.notify.models import Channel, Delivery, Event, OutboxMessage
 from kvaudit.server.web.kit import times as moments
 from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit.listing import Page
+from kvaudit.server.web.kit.progress import Live
 
 LATEST = 3
 PAGE_SIZE = 50
@@ -35,6 +38,15 @@ class Told:
     open: bool = False
 
     @property
+    def live(self) -> Live:
+        place = [self.message.channel_id, self.message.pk]
+        return Live(
+            page=f"{reverse('settings-channel', args=place[:1])}?message={self.message.pk}",
+            poll=reverse("settings-channel-message", args=place) if self.open else "",
+            pace=f"every {5 if self.message.last_problem else 1}s",
+        )
+
+    @property
     def sending(self) -> bool:
         """A worker has it for the first time; its next try is only where that one dies."""
         return self.open and self.message.attempts > 0 and not self.message.last_problem
@@ -49,12 +61,6 @@ class Row:
     channel: Channel
     events: Sequence[str]
     latest: Sequence[Told]
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    rows: Sequence[Told]
-    older: str = ""
 
 
 def rows_of(user: User, now: datetime) -> list[Row]:
@@ -88,7 +94,7 @@ def messages_of(channel: Channel, now: datetime, before: str) -> Page:
     for message in found:
         message.channel = channel
     older = f"{found[-1].created_at.isoformat()}~{found[-1].pk}" if more else ""
-    return Page([told(message, now) for message in found], older)
+    return Page([told(message, now) for message in found], after=older)
 
 
 def _position(text: str) -> tuple[datetime, uuid.UUID] | None:

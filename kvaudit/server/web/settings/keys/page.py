@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from django.db.models import Count, Q
-from django.http import QueryDict
 
 from kvaudit.auditor import checks
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
-from kvaudit.server.fleet.models import Deployment, Node, Tenant
-from kvaudit.server.web.kit import untrusted
-from kvaudit.server.web.kit.listing import Cut, cut
+from kvaudit.server.fleet.models import Deployment, Node, Tenant, with_nodes
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import Page, flag, keyset_page, position, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,30 +28,17 @@ class KeyRow:
     may_set: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What the list is narrowed to; ``missing`` leaves the deployments for which a key is missing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """``missing`` leaves the deployments for which a key is missing."""
 
-    q: str = ""
-    missing: bool = False
-    after: str = ""
-    before: str = ""
-
-    @classmethod
-    def from_query(cls, query: QueryDict) -> Filters:
-        return cls(
-            q=untrusted.query_text(query.get("q")),
-            missing=query.get("missing") == "yes",
-            after=untrusted.query_text(query.get("after")),
-            before=untrusted.query_text(query.get("before")),
-        )
-
-    @property
-    def active(self) -> bool:
-        return bool(self.q or self.missing)
+    q: str = text()
+    missing: bool = flag()
+    after: str = position()
+    before: str = position()
 
 
-def listed(reader: User, filters: Filters) -> Cut:
+def listed(reader: User, filters: Filters) -> Page:
     """Deployments that the reader sees, by name; three queries, however many there are."""
     current = Q(tenants__valid_to=None) & ~Q(tenants__credential_sealed="")
     rows = Deployment.objects.visible_to(reader).active()
@@ -60,7 +46,7 @@ def listed(reader: User, filters: Filters) -> Cut:
         rows = rows.filter(Q(slug__icontains=filters.q) | Q(team__slug__icontains=filters.q))
     if filters.missing:
         rows = rows.annotate(keyed=Count("tenants", filter=current)).filter(keyed__lt=most_needed())
-    found = cut(rows.with_nodes(), "slug", after=filters.after, before=filters.before)
+    found = keyset_page(with_nodes(rows), "slug", filters)
     return replace(found, rows=[_row(each, reader) for each in found.rows])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -15,9 +15,11 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.models import User
 from kvaudit.server.ledger import searching
 from kvaudit.server.ledger.models import Entry, Verification
+from kvaudit.server.web.kit import listing, untrusted
 from kvaudit.server.web.kit import times as moments
-from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.csv_file import INCOMPLETE
+from kvaudit.server.web.kit.listing import number, text
+from kvaudit.server.web.kit.progress import Live
 
 STALE = timedelta(days=2)
 """The system verifies once a day; what is older than this is no longer said to be intact."""
@@ -41,26 +43,17 @@ class State:
     lost: bool = False
     late: bool = False  # no worker has taken it for long
 
-
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """The list's state, as it stands in the URL."""
-
-    kind: str = ""
-    actor: str = ""
-    subject: str = ""
-    below: int | None = None
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Filters:
-        texts = {name: untrusted.query_text(query.get(name), 300) for name in ("kind", "actor", "subject")}
-        before = untrusted.query_text(query.get("before"), 20)
-        below = int(before) if before.isascii() and before.isdigit() and int(before) < 2**63 else None
-        return cls(**texts, below=below)
-
     @property
-    def active(self) -> bool:
-        return bool(self.kind or self.actor or self.subject)
+    def live(self) -> Live:
+        return Live(reverse("settings-ledger"), reverse("settings-ledger-state") if self.open else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    kind: str = text()
+    actor: str = text()
+    subject: str = text()
+    below: int | None = number("before")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 
 from kvaudit.server import clock
 from kvaudit.server.ledger import verify_job
 from kvaudit.server.web.kit import untrusted as foreign
+from kvaudit.server.web.kit.download import download
 from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.settings.ledger import page as table
 
@@ -58,7 +59,5 @@ def verify(request: SignedIn) -> HttpResponse:
 @page(taken=("export.ledger", "ledger:entries"))
 def export(request: SignedIn) -> HttpResponseBase:
     require(request.user, "view_ledger", None, NOT_YOURS)
-    response = StreamingHttpResponse(table.exported(request.user), content_type="application/x-ndjson")
     name = f"kvaudit-ledger-{clock.now():%Y-%m-%d}.jsonl"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
-    return response
+    return download(table.exported(request.user), name, "application/x-ndjson")

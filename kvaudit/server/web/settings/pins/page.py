@@ -13,7 +13,8 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.fleet import pins as pinning
 from kvaudit.server.fleet.models import Deployment, Node, NodeSnapshot, Pin
 from kvaudit.server.fleet.pins import InForce, PinState
-from kvaudit.server.web.kit import slicing, untrusted
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import choice, position, text
 
 PAGE_SIZE = 100
 MOST_ENDED = 50
@@ -75,26 +76,12 @@ class Row:
         return f"{list(PinState).index(self.state)}~{self.slug}"
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    q: str = ""
-    state: str = ""
-    after: str = ""
-    before: str = ""
-    sort: str = "state"  # the only order
-
-    @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Filters:
-        texts = {
-            name: untrusted.query_text(query.get(name), 300) for name in ("q", "state", "after", "before")
-        }
-        if texts["state"] not in set(PinState):
-            texts["state"] = ""
-        return cls(**texts)
-
-    @property
-    def active(self) -> bool:
-        return bool(self.q or self.state)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    q: str = text()
+    state: str = choice(PinState)
+    after: str = position()
+    before: str = position()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +185,7 @@ def said(rows: Sequence[Row]) -> str:
     return f"{len(rows):,} {noun}: {', '.join(parts)}" if rows else "no deployment yet"
 
 
-def cut(rows: Sequence[Row], filters: Filters) -> slicing.Slice:
+def listed(rows: Sequence[Row], filters: Filters) -> listing.Page:
     """The page of the rows that satisfy the filters, the worst first."""
     words = filters.q.lower().split()
     kept = [
@@ -208,7 +195,7 @@ def cut(rows: Sequence[Row], filters: Filters) -> slicing.Slice:
         and (not filters.state or row.state == filters.state)
     ]
     kept.sort(key=lambda row: row.position)
-    return slicing.cut(kept, lambda row, _: row.position, filters, PAGE_SIZE)
+    return listing.sorted_page(kept, lambda row: row.position, filters, size=PAGE_SIZE)
 
 
 def fleet_pins() -> list[InForce]:

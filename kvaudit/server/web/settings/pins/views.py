@@ -37,7 +37,7 @@ def pins(request: SignedIn) -> HttpResponse:
         "now": clock.now(),
         "held": held,
         "said": table.said(rows),
-        "page": table.cut(rows, filters),
+        "page": table.listed(rows, filters),
         "filters": filters,
         "states": [(state.value, table.WORDS[state][1]) for state in PinState],
         "form": form,

@@ -9,12 +9,11 @@ from datetime import datetime
 
 from django.conf import settings
 from django.db.models import Q
-from django.http import QueryDict
 
 from kvaudit.server.accounts.models import ApiToken, TokenScope, User
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.web.kit import untrusted
-from kvaudit.server.web.kit.listing import Cut, cut, number
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import Page, choice, keyset_page, position, text
 from kvaudit.server.web.kit.parts.reproduce import TOKEN, gate_line
 
 _REPORT = '{"schema": "kvaudit.report/1", "verdict": "pass"}'  # of one's own reading: history alone is asked
@@ -28,31 +27,17 @@ class TokenRow:
     ended: str
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
-    """What the list is narrowed to. ``state``: "" shows those that work, ``ended`` the others, or ``all``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """``state``: "" shows those that work, ``ended`` the others, or ``all``."""
 
-    q: str = ""
-    state: str = ""
-    after: str = ""
-    before: str = ""
-
-    @classmethod
-    def from_query(cls, query: QueryDict) -> Filters:
-        state = query.get("state", "")
-        return cls(
-            q=untrusted.query_text(query.get("q")),
-            state=state if state in ("ended", "all") else "",
-            after=number(query.get("after")),
-            before=number(query.get("before")),
-        )
-
-    @property
-    def active(self) -> bool:
-        return bool(self.q or self.state)
+    q: str = text()
+    state: str = choice(("ended", "all"))
+    after: str = position(numeric=True)
+    before: str = position(numeric=True)
 
 
-def listed(reader: User, filters: Filters, now: datetime) -> Cut:
+def listed(reader: User, filters: Filters, now: datetime) -> Page:
     """Tokens that the reader may see, newest first; one query."""
     tokens = ApiToken.objects.visible_to(reader).select_related("owner", "team")
     if filters.state == "":
@@ -62,7 +47,7 @@ def listed(reader: User, filters: Filters, now: datetime) -> Cut:
     if filters.q:
         named = Q(name__icontains=filters.q) | Q(prefix__startswith=filters.q)
         tokens = tokens.filter(named | Q(owner__username__icontains=filters.q))
-    shown = cut(tokens, "pk", after=filters.after, before=filters.before, newest_first=True)
+    shown = keyset_page(tokens, "pk", filters, newest_first=True)
     return replace(shown, rows=[TokenRow(each, ended(each, now)) for each in shown.rows])
 
 

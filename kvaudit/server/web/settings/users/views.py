@@ -1,4 +1,4 @@
-"""Users and their roles: the list, one of them, a new one, and one's own account."""
+"""Users and their roles: the list, one of them, a new one."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from django.shortcuts import get_object_or_404, redirect, render
 from kvaudit.server import clock
 from kvaudit.server.accounts import services, sessions
 from kvaudit.server.accounts.access import can, can_somewhere
-from kvaudit.server.accounts.models import ApiToken, Team, User
-from kvaudit.server.accounts.querysets import managed_users
-from kvaudit.server.accounts.roles import Role
-from kvaudit.server.web.account.views import own_session
+from kvaudit.server.accounts.held_roles import roles_of, with_roles
+from kvaudit.server.accounts.models import ApiToken, Team, User, managed_users
+from kvaudit.server.accounts.roles import ALLOWS, Role
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.settings import people
-from kvaudit.server.web.settings.forms import ALLOWS, EVERYWHERE, GrantForm, MemberForm, UserForm
-from kvaudit.server.web.settings.people import logins_of
+from kvaudit.server.web.settings.forms import EVERYWHERE, GrantForm, MemberForm, UserForm
 
 NOT_YOURS = "Users and their roles are managed by administrators, of one team or of all."
 NOT_EVERYBODYS = "Users are made, deactivated and given new passwords by administrators of every team."
@@ -77,9 +75,9 @@ def create(request: SignedIn) -> HttpResponse:
 @page("GET", "POST")
 def user(request: SignedIn, pk: int) -> HttpResponse:
     _administrators_only(request.user)
-    found = get_object_or_404(people.with_roles(managed_users(request.user), request.user), pk=pk)
+    found = get_object_or_404(with_roles(managed_users(request.user), request.user), pk=pk)
     name = request.POST.get("act", "")
-    form = GrantForm(request.POST if name == "grant" else None, giver=request.user)
+    form = GrantForm(sent(request, "grant"), giver=request.user)
     if request.method == "POST":
         if name == "grant":
             said = _granted(request, form, found) if form.is_valid() else ""
@@ -101,7 +99,7 @@ def user(request: SignedIn, pk: int) -> HttpResponse:
     context = {
         "section": "settings",
         "now": clock.now(),
-        "person": people.person_of(found, request.user),
+        "person": people.Person(found, roles_of(found, request.user)),
         "form": form,
         "may_manage": can(request.user, "manage_accounts"),
         "tokens": ApiToken.objects.usable(clock.now()).filter(owner=found).count(),
@@ -109,37 +107,6 @@ def user(request: SignedIn, pk: int) -> HttpResponse:
         "sessions": sessions.sessions_of(found) if can(request.user, "manage_accounts") else [],
     }
     return render_form(request, "settings/user.html", context)
-
-
-@page()
-def account(request: SignedIn) -> HttpResponse:
-    """One's own: name, roles, zone, password."""
-    context = {
-        "section": "settings",
-        "now": clock.now(),
-        "held": people.own_roles(request.user),
-        "allows": ALLOWS.items(),
-        "tokens": ApiToken.objects.usable(clock.now()).filter(owner=request.user).count(),
-        "sessions": sessions.sessions_of(request.user),
-        "own": own_session(request),
-        "logins": logins_of(request.user),
-    }
-    return render(request, "account/account.html", context)
-
-
-@page("POST")
-def end_sessions(request: SignedIn) -> HttpResponse:
-    """One of one's own (``session``), or all but the one that asks."""
-    own = own_session(request)
-    if key := request.POST.get("session", ""):
-        wanted = int(key) if key.isascii() and key.isdigit() and len(key) < 19 else 0
-        found = get_object_or_404(request.user.sessions.select_related("user"), pk=wanted)
-        sessions.end_session(session=found, actor=request.user)
-        messages.success(request, f"That session ({found.browser or 'unknown'}) has ended.")
-    else:
-        count = sessions.end_sessions(user=request.user, actor=request.user, but=own)
-        messages.success(request, f"{count} other session{'' if count == 1 else 's'} of yours ended.")
-    return redirect("settings-account")
 
 
 def _administrators_only(reader: User) -> None:

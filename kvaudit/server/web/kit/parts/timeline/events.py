@@ -15,8 +15,7 @@ from django.db.models import F, Q
 from django.urls import reverse
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.audits.models import CheckState, Overdue, StateChange
-from kvaudit.server.audits.querysets import CheckStateQuerySet
+from kvaudit.server.audits.models import CheckState, CheckStateQuerySet, Overdue, StateChange
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 
 CAPACITY, VERSION = "capacity change", "version change"  # the check "version" has a lane of its own
