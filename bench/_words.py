@@ -437,6 +437,8 @@ class Pass(cst.CSTVisitor):
         found = scope[node.value]
         if found and all(assignment.scope == scope.globals for assignment in found):
             self.put(node, node.value, new or "")
+        elif local := self._imported_locally(node):
+            self.put(node, node.value, local)
 
     def _imported_locally(self, node: cst.Name) -> str | None:
         if not any(node.value in names for names in self.held.values()):

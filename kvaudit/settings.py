@@ -300,11 +300,11 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 
 # What keeps everything going (dispatch, recovery, delivery) has a queue of its own that every worker serves:
 # neither long active sets nor a pile of passive ones may hold it up.
-DESK = "desk"
+MAINTENANCE = "desk"
 
 
 def _every(task: str, seconds: float) -> dict[str, Any]:
-    return {"task": task, "schedule": seconds, "options": {"queue": DESK}}
+    return {"task": task, "schedule": seconds, "options": {"queue": MAINTENANCE}}
 
 
 CELERY_BEAT_SCHEDULER = "kvaudit.celery:BeatScheduler"

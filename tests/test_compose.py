@@ -249,8 +249,8 @@ def check_celery(arguments: list[str]) -> None:
     name, options = arguments[2], arguments[3:]
     subcommand = program.commands[name]
     context = subcommand.make_context(name, list(options), resilient_parsing=True)
-    known = {option for each in subcommand.params for option in (*each.opts, *each.secondary_opts)}
-    assert {each.partition("=")[0] for each in options if each.startswith("-")} <= known
+    known = {option for param in subcommand.params for option in (*param.opts, *param.secondary_opts)}
+    assert {option.partition("=")[0] for option in options if option.startswith("-")} <= known
     if name == "worker":
         queues = str(options[options.index("-Q") + 1]).split(",")
         routed = {entry["options"]["queue"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}

@@ -27,7 +27,7 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Meters:
+class Counters:
     """Counters of one node since its start; times in seconds."""
 
     requests: int = 0

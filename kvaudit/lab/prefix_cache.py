@@ -73,13 +73,13 @@ class PrefixCache:
         usable = tokens[: len(tokens) - 1]
         self.queries += len(tokens)
         hashes: list[bytes] = []
-        for each in self.chain(usable, self.faults.cache_namespace(salt)):
-            if each not in self._pages:
+        for page_hash in self.chain(usable, self.faults.cache_namespace(salt)):
+            if page_hash not in self._pages:
                 break
-            hashes.append(each)
-        for each in reversed(hashes):  # the root becomes the youngest: leaves go first
-            self._pages[each].users += 1
-            self._pages.move_to_end(each)
+            hashes.append(page_hash)
+        for page_hash in reversed(hashes):  # the root becomes the youngest: leaves go first
+            self._pages[page_hash].users += 1
+            self._pages.move_to_end(page_hash)
         host: list[HostPage] = []
         if self.host_pages:
             chain = self.chain(usable, self.faults.tier_namespace(salt))
@@ -89,7 +89,7 @@ class PrefixCache:
                         break
                     host.append(self._host[key])
                     self._host.move_to_end(key)
-        pages = np.fromiter((self._pages[each].page for each in hashes), np.int32, len(hashes))
+        pages = np.fromiter((self._pages[page_hash].page for page_hash in hashes), np.int32, len(hashes))
         self.hits += (len(hashes) + len(host)) * self.pool.page_size
         return Match(hashes, pages, host)
 
@@ -99,8 +99,8 @@ class PrefixCache:
             self.pool.keys[page], self.pool.tokens[page], self.pool.writers[page] = kept
 
     def unlock(self, match: Match) -> None:
-        for each in match.hashes:
-            self._pages[each].users -= 1
+        for page_hash in match.hashes:
+            self._pages[page_hash].users -= 1
 
     def insert(self, tokens: Tokens, salt: str, table: Pages, match: Match) -> list[int]:
         """Give the full pages of a finished prompt to the cache. Returns the pages that the caller

@@ -136,7 +136,7 @@ def encode(text: str) -> Tokens:
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class BatchRow:
     """A request in the running batch and the sequence that its row points to."""
 
     request: Request

@@ -11,7 +11,7 @@ from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, Request
 
 
-class Leg:
+class RequestLeg:
     """Leaving the context cancels what is still running: the client went away."""
 
     def __init__(self, node: Node, request: Request) -> None:
@@ -24,7 +24,7 @@ class Leg:
         if not task.cancelled() and task.exception() is not None:
             self.node.crash(self.request, task.exception())
 
-    async def __aenter__(self) -> Leg:
+    async def __aenter__(self) -> RequestLeg:
         return self
 
     async def __aexit__(
@@ -53,6 +53,6 @@ class Leg:
                 yield text
 
 
-def start(node: Node, call: Call) -> Leg:
+def start(node: Node, call: Call) -> RequestLeg:
     """Intake and, when accepted, service; raises Refused."""
-    return Leg(node, node.intake(call))
+    return RequestLeg(node, node.intake(call))

@@ -143,7 +143,7 @@ def loads(node: Node) -> dict[str, Any]:
     """``GET /v1/loads``: the numbers of each data-parallel rank."""
     used = node.pool.used_tokens - node.cache.cached_tokens
     capacity = max(node.pool.capacity, 1)
-    stages, meters = node.stages, node.meters
+    stages, counters = node.stages, node.counters
     return {
         "timestamp": datetime.fromtimestamp(wall(), UTC).isoformat(),
         "version": node.config.version,
@@ -168,8 +168,8 @@ def loads(node: Node) -> dict[str, Any]:
                 if node.cache.queries
                 else 0.0,
                 "utilization": round(used / capacity, 4),
-                "total_prefill_uncached_tokens": meters.uncached_tokens,
-                "total_prefill_busy_us": int(meters.prefill_busy * 1e6),
+                "total_prefill_uncached_tokens": counters.uncached_tokens,
+                "total_prefill_busy_us": int(counters.prefill_busy * 1e6),
                 "decode_moments": None,
                 "memory": {
                     "weight_gb": 0.01,

@@ -12,7 +12,7 @@ from kombu.exceptions import OperationalError
 log = logging.getLogger(__name__)
 
 
-def ring(task: str, *args: Any, queue: str, waiting: str, **options: Any) -> None:
+def notify_worker(task: str, *args: Any, queue: str, waiting: str, **options: Any) -> None:
     """Send the task, waiting for the broker no longer than somebody's request may. Where it does not answer nothing
     is raised: the log says that ``waiting`` ("the import 7 waits") for it. ``options`` are `send_task`'s."""
     quickly = {"max_retries": 1, "interval_start": 0.1}

@@ -38,7 +38,7 @@ QUICK = {
 }
 
 
-class House:
+class Product:
     """Start with `open`, end with `close`. ``audit`` overrides numbers of `kvaudit.server.audits.options`."""
 
     def __init__(self, *, beat_seconds: float = 0.5, concurrency: int = 2, **audit: float) -> None:
@@ -67,7 +67,7 @@ class House:
         self.env.pop("DATABASE_OWNER_URL", None)
         self.children: dict[str, Child] = {}
 
-    def open(self) -> House:
+    def open(self) -> Product:
         self.postgres.initialise()
         self.start_database()
         self.start_broker()
@@ -143,7 +143,7 @@ class House:
 
     # What is true
 
-    def furnish(self, **wanted: Any) -> dict[str, int]:
+    def build(self, **wanted: Any) -> dict[str, int]:
         made: dict[str, int] = json.loads(self._python("-m", "tests.flows.builders", json.dumps(wanted)))
         return made
 

@@ -130,7 +130,7 @@ MOST_KEPT = 1_200
 """Pieces of one result: request, answer and sealed text of every request of a full canary, which asks 360."""
 
 
-def kept(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:
+def distinct_evidence(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:
     """Evidence of a result, each body once for every request, the newest ``most`` pieces when there are more."""
     return tuple({(item.sha256, item.source): item for item in evidence[-most:]}.values())
 
@@ -156,7 +156,7 @@ def unfinished(done: int, planned: int, of: str, reason: str) -> str:
     return f"{done} of {planned} {of} were done and {missing} {'is' if missing == 1 else 'are'} missing: {reason}"
 
 
-class Say(Protocol):
+class ResultBuilder(Protocol):
     """A check's result, by what differs from one of its verdicts to the next."""
 
     def __call__(
@@ -164,14 +164,24 @@ class Say(Protocol):
     ) -> Result: ...
 
 
-def saying(check: str, measures: dict[str, Any], does_not_prove: str, evidence: Sequence[Evidence]) -> Say:
+def result_builder(
+    check: str, measures: dict[str, Any], does_not_prove: str, evidence: Sequence[Evidence]
+) -> ResultBuilder:
     """What a judge says its results with. ``measures`` may be filled until the result is made."""
 
     def result(
         verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
     ) -> Result:
         return Result(
-            check, verdict, summary, measures, next_step, does_not_prove, warn, severity, kept(evidence)
+            check,
+            verdict,
+            summary,
+            measures,
+            next_step,
+            does_not_prove,
+            warn,
+            severity,
+            distinct_evidence(evidence),
         )
 
     return result
@@ -195,7 +205,9 @@ def key_refused(trials: Iterable[Trial]) -> str:
     return f"The entry refused the key of tenant {refused.tenant} ({refused.status}): nothing was learnt."
 
 
-def nothing_learnt(result: Say, trials: Iterable[Trial], sightings: Iterable[Sighting] = ()) -> Result | None:
+def nothing_learnt(
+    result: ResultBuilder, trials: Iterable[Trial], sightings: Iterable[Sighting] = ()
+) -> Result | None:
     """The *error* that comes before whatever else a verdict would say: our own matcher is at fault, or a key was
     refused. None where neither is so."""
     if any(one.decoy for one in sightings):
@@ -210,7 +222,7 @@ def nothing_learnt(result: Say, trials: Iterable[Trial], sightings: Iterable[Sig
     return None
 
 
-def no_longer_healthy(result: Say, after: str, problem: str) -> Result:
+def no_longer_healthy(result: ResultBuilder, after: str, problem: str) -> Result:
     """The *fail* of a deployment that did not survive what it was asked."""
     return result(
         Verdict.FAIL,

@@ -90,9 +90,9 @@ def _server(given: Namespace) -> Any:
         if given.token_env:
             raise flags.UsageError("--token-env is the token for --server; give --server URL as well.")
         return None
-    from kvaudit.auditor.commands.server_gate import prepared
+    from kvaudit.auditor.commands.server_gate import server_of
 
-    return prepared(given)
+    return server_of(given)
 
 
 async def _gate(

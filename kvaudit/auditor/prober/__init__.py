@@ -7,7 +7,7 @@ length: nobody can tell a model's prose from a customer's.
 
 from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
 from kvaudit.auditor.prober.setup import Permission, limits_of, prober_for
-from kvaudit.auditor.prober.spending import Spent
+from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.prober.wire import Wire
 
-__all__ = ["CannotAsk", "NetworkProber", "Permission", "Spent", "Wire", "limits_of", "prober_for"]
+__all__ = ["CannotAsk", "NetworkProber", "Permission", "TokenUsage", "Wire", "limits_of", "prober_for"]

@@ -15,7 +15,7 @@ SHORT = 1024
 
 
 @dataclass(slots=True)
-class Spent:
+class TokenUsage:
     """Requests sent, and prompt tokens that the engine accepted. ``ceiling`` holds per check (from
     `begin` on), ``left`` for everything that may still be sent to the deployment today."""
 

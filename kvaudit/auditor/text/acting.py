@@ -16,7 +16,7 @@ def acts(character: str) -> bool:
 
 def acting(text: str) -> bool:
     """Whether anything in it acts."""
-    return any(acts(each) for each in _SUSPECT.findall(text))
+    return any(acts(character) for character in _SUSPECT.findall(text))
 
 
 def in_words(text: str) -> str:

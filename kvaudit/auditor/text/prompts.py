@@ -87,7 +87,7 @@ class Needle:
     depth: float  # 0 = beginning, 1 = end
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         return f" Locker {self.key}: {self.word}. "
 
     @property

@@ -209,7 +209,9 @@ def gateway() -> IPv4Address | None:
 
 
 def _is_here(address: IPAddress) -> bool:
-    return any(address.version == each.version and address in each for each in _LOOPBACK) or is_own(address)
+    return any(address.version == network.version and address in network for network in _LOOPBACK) or is_own(
+        address
+    )
 
 
 def _narrowest(rules: Iterable[Rule], address: IPAddress, port: int, named: Named) -> Rule | None:

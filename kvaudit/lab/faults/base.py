@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.lab.limits import NodeLimits
-from kvaudit.lab.request import FinishAbort, Request, Row
+from kvaudit.lab.request import BatchRow, FinishAbort, Request
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -109,13 +109,13 @@ class Faults:
         return 0.0
 
     # --- decode ---
-    def assign_row(self, row: Row, rows: Sequence[Row]) -> None:
+    def assign_row(self, row: BatchRow, rows: Sequence[BatchRow]) -> None:
         """A request joins the batch: which pages its row points to."""
 
-    def restore(self, row: Row) -> None:
+    def restore(self, row: BatchRow) -> None:
         """Before the first step: whether an earlier session's state is put in place."""
 
-    def finished(self, row: Row) -> None:
+    def finished(self, row: BatchRow) -> None:
         """A row has ended: whether its session is kept."""
 
     def worn(self, tokens: Tokens, served: int) -> Tokens:

@@ -21,7 +21,7 @@ MOST_SINGLE = 10
 _EVENTS = {Verdict.FAIL.value: Event.FAIL, Verdict.ERROR.value: Event.ERROR}
 
 
-def tell(changes: Iterable[StateChange]) -> list[StateChange]:
+def save_and_notify(changes: Iterable[StateChange]) -> list[StateChange]:
     """Save the changes; a fail, an error and an overdue run also go to the outbox, once per change
     of state: a check that goes on failing is not told again."""
     rows = StateChange.objects.bulk_create(changes)

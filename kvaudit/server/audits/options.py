@@ -19,7 +19,7 @@ def heartbeat_seconds() -> float:
     return _number("HEARTBEAT_SECONDS", min(2.0, lease_seconds() / 4))
 
 
-def ring_again_seconds() -> float:
+def resend_seconds() -> float:
     """After how long a queued run is rung for again (the bell may have been lost with the broker);
     doubles with every ring."""
     return _number("RING_AGAIN_SECONDS", 60)

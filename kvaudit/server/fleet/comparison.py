@@ -85,8 +85,13 @@ def in_words(changes: Iterable[FieldChange]) -> str:
 
 def as_json(changes: Iterable[FieldChange]) -> list[dict[str, Any]]:
     return [
-        {"name": each.name, "before": each.before, "after": each.after, "significant": each.significant}
-        for each in changes
+        {
+            "name": change.name,
+            "before": change.before,
+            "after": change.after,
+            "significant": change.significant,
+        }
+        for change in changes
     ]
 
 

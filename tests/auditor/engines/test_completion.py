@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvaudit.auditor.engines.completion import Call, Dialect, Mode, Said, Wish, error_in
+from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, Mode, ParsedPayload, error_in
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 from kvaudit.auditor.text.spelling import Prompt
 
 PAYLOADS = Path(__file__).parent.parent.parent / "payloads" / "vllm-0.32.0"
 VLLM = Dialect()
-WISH = Wish("m", 5)
+WISH = CompletionOptions("m", 5)
 
 
 def recorded(name):
@@ -26,7 +26,7 @@ def recorded(name):
 
 
 def test_token_ids_are_joined_into_the_body_without_being_parsed():
-    call = VLLM.call(Mode.COMPLETION_IDS, Prompt(3, b"12,7,3"), Wish("m", 5, salt="s"))
+    call = VLLM.call(Mode.COMPLETION_IDS, Prompt(3, b"12,7,3"), CompletionOptions("m", 5, salt="s"))
     assert call.path == "/v1/completions"
     assert orjson.loads(call.body) == {
         "prompt": [12, 7, 3],
@@ -239,10 +239,10 @@ FRAMES = st.dictionaries(
 @given(FRAMES | PARTS, st.sampled_from(["", "m"]))
 def test_a_word_is_what_a_frame_says_whole_or_left_to_said(payload, model):
     for dialect in (VLLM, SGLangDialect()):
-        word = dialect.word(payload, model, "")
-        said = dialect.said(payload)
+        word = dialect.next_text(payload, model, "")
+        said = dialect.parse(payload)
         if word is not None:
-            assert said == Said(word, model=said.model)
+            assert said == ParsedPayload(word, model=said.model)
             assert said.model in ("", model)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvaudit.auditor.checks.accounting import CHECK
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
@@ -16,7 +16,7 @@ from kvaudit.auditor.checks.trials import (
     harmed,
     needed,
     nothing_learnt,
-    saying,
+    result_builder,
     trial,
     unaskable,
     unfinished,
@@ -54,7 +54,7 @@ def tolerance(added: int, limits: Limits) -> int:
     return -(-(added + slack) // limits.page) * limits.page
 
 
-class Accounting:
+class AccountingProbe:
     """Sends 20 short prompts that nobody has sent before and compares the usage block."""
 
     id = CHECK.id
@@ -80,7 +80,7 @@ class Accounting:
                 reply = await prober.ask(tenant, prompt, max_tokens=16, stream=number % 2 == 0)
                 found = trial("unique", reply, tenant=tenant, nonce=nonce, room=16, repeat=number)
                 seen.trials.append(found)
-                seen.evidence.extend(told(reply, found))
+                seen.evidence.extend(labelled_evidence(reply, found))
                 if problem := await harmed(prober, reply):
                     raise Stop(f"Stopped: {problem}", harm=True)
         except Stop as stop:
@@ -123,7 +123,7 @@ def _judge(seen: AccountingSeen) -> Result:
         "tolerance_tokens": max(seen.tolerance.values(), default=0),
     }
 
-    result = saying("accounting", measures, DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("accounting", measures, DOES_NOT_PROVE, seen.evidence)
 
     if (error := nothing_learnt(result, seen.trials)) is not None:
         return error
@@ -180,4 +180,4 @@ def _judge(seen: AccountingSeen) -> Result:
     )
 
 
-PROBE = Accounting()
+PROBE = AccountingProbe()

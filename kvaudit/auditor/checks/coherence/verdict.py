@@ -15,7 +15,7 @@ from kvaudit.auditor.checks.trials import (
     needed,
     no_longer_healthy,
     nothing_learnt,
-    saying,
+    result_builder,
     unfinished,
     void_share,
     voids,
@@ -82,7 +82,7 @@ class CoherenceSeen:
 
 def judge_coherence(seen: CoherenceSeen) -> Result:
     """The verdict of checks.md 5."""
-    result = saying("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
 
     if (error := nothing_learnt(result, seen.trials)) is not None:
         return error

@@ -11,7 +11,7 @@ from kvaudit.auditor.checks.trials import (
     needed,
     no_longer_healthy,
     nothing_learnt,
-    saying,
+    result_builder,
     unfinished,
     void_share,
     voids,
@@ -70,7 +70,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     """The verdict of checks.md 8."""
     measures = _measures(seen)
 
-    result = saying("prefix", measures, DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("prefix", measures, DOES_NOT_PROVE, seen.evidence)
 
     if (error := nothing_learnt(result, seen.trials)) is not None:
         return error

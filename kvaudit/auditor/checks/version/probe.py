@@ -8,7 +8,7 @@ from kvaudit.auditor.checks.version.verdict import judge_version
 from kvaudit.auditor.verdict import Result
 
 
-class Version:
+class VersionProbe:
     """Compares the version of every node with the pins and with the shipped advisories."""
 
     id = CHECK.id
@@ -20,4 +20,4 @@ class Version:
         return judge_version(audit)
 
 
-PROBE = Version()
+PROBE = VersionProbe()

@@ -20,7 +20,7 @@ from kvaudit.server.fleet.facts import facts_as_json
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class EvidenceOfRun:
     """That this run keeps these bytes."""
 
     run_id: int
@@ -40,7 +40,7 @@ def reading_of(node: NodeSeen) -> Seen | None:
     return Seen("reading", digest, f"read from {node.url}", body, "application/json")
 
 
-def keep(items: Iterable[Kept]) -> None:
+def store_evidence(items: Iterable[EvidenceOfRun]) -> None:
     """Store bodies that are not there yet and link each to its run. A body that does not match its
     name is stored under its own; items without a body are only mentioned, and are skipped here."""
     wanted = [(item, _name(item.seen.body), item.seen.body) for item in items if item.seen.body is not None]

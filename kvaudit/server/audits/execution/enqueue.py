@@ -27,7 +27,7 @@ TASK = {
 }
 """By name, as the broker knows them: tasks stand above what they carry out."""
 
-_RING = """
+_TAKE_DUE = """
     UPDATE audits_run SET rung_at = statement_timestamp(), rings = LEAST(rings + 1, 1000)
     WHERE id IN (
         SELECT id FROM audits_run
@@ -41,22 +41,22 @@ _RING = """
 
 
 @transaction.atomic
-def ring() -> int:
+def enqueue_due() -> int:
     """Ring for every queued run that is due and was not rung for lately; returns how many."""
     with connection.cursor() as cursor:
-        cursor.execute(_RING, [options.ring_again_seconds(), MOST_AT_ONCE])
+        cursor.execute(_TAKE_DUE, [options.resend_seconds(), MOST_AT_ONCE])
         rows = sorted(cursor.fetchall())
     _after_commit([run_id for run_id, kind in rows if kind == Kind.PASSIVE], Kind.PASSIVE)
     _after_commit([run_id for run_id, kind in rows if kind == Kind.ACTIVE], Kind.ACTIVE)
     return len(rows)
 
 
-def ring_for(run: Run) -> None:
+def enqueue_run(run: Run) -> None:
     """Ring for one run of the current transaction, at once instead of at the next tick of beat."""
     _after_commit([run.pk], Kind(run.kind))
 
 
-def ring_anew(run_ids: Sequence[int]) -> None:
+def mark_unsent(run_ids: Sequence[int]) -> None:
     """The worker that heard these bells leaves the runs to others: the next dispatch rings again."""
     Run.objects.filter(pk__in=run_ids, state=RunState.QUEUED).update(rung_at=None, rings=0)
 
@@ -77,6 +77,6 @@ def _send(run_ids: Sequence[int], kind: Kind) -> None:
             current_app.send_task(TASK[kind], args=args, queue=kind.value, retry_policy=quickly)
         except (BrokerDown, OSError) as fault:
             unsent = run_ids[start:]
-            ring_anew(unsent)
+            mark_unsent(unsent)
             log.warning("%d runs wait for the broker, which does not answer: %s", len(unsent), fault)
             return

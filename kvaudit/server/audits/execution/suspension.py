@@ -70,7 +70,7 @@ def _suspend_brothers(run: Run, row: Result) -> None:
     for brother in brothers:
         with transaction.atomic():
             if suspend_probes(deployment=brother, reason=why):
-                alerts.tell([_change(brother.pk, why, run.fingerprint)])
+                alerts.save_and_notify([_change(brother.pk, why, run.fingerprint)])
 
 
 def _change(deployment_id: int, why: str, fingerprint: str, **fields: Any) -> StateChange:

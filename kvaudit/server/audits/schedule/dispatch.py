@@ -59,7 +59,7 @@ def dispatch() -> Dispatched:
     while time.monotonic() < until and (queued := _next_plan()) is not None:
         done.plans += 1
         done.runs += queued
-    done.rung += enqueue.ring()
+    done.rung += enqueue.enqueue_due()
     while time.monotonic() < until and done.missed < ROWS_PER_TICK:
         written = _next_gap(ROWS_PER_TICK - done.missed)
         if written is None:
@@ -153,17 +153,22 @@ def _next_gap(most: int) -> int | None:
     deployments = deployments_of(plan)
     rows = []
     if last_older is not None:
-        rows += [_missed(plan, each, last_older, slots=older) for each in _there(deployments, last_older)]
+        rows += [
+            _missed(plan, deployment, last_older, slots=older)
+            for deployment in _there(deployments, last_older)
+        ]
     some = list(slots[-max(1, most // max(1, len(deployments))) :])
     for slot in some:
-        rows += [_missed(plan, each, slot) for each in _there(deployments, slot)]
+        rows += [_missed(plan, deployment, slot) for deployment in _there(deployments, slot)]
     Run.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)
     left = len(slots) > len(some)
     Plan.objects.filter(pk=plan.pk).update(
         missed_from=slots[0] if left else None, missed_before=some[0] if left else None
     )
     if rows:
-        overdue.open_for([(plan.pk, each.pk, some[0] if some else plan.missed_from) for each in deployments])
+        overdue.open_for(
+            [(plan.pk, deployment.pk, some[0] if some else plan.missed_from) for deployment in deployments]
+        )
         record(
             actor=DISPATCHER,
             kind="runs.missed",
@@ -177,7 +182,7 @@ def _next_gap(most: int) -> int | None:
 
 def _there(deployments: Iterable[Deployment], slot: datetime) -> list[Deployment]:
     """A deployment misses nothing before it exists."""
-    return [each for each in deployments if each.created_at <= slot]
+    return [deployment for deployment in deployments if deployment.created_at <= slot]
 
 
 def _missed(plan: Plan, deployment: Deployment, slot: datetime, slots: int = 1) -> Run:

@@ -102,7 +102,7 @@ def _swept(spans: Sequence[Span]) -> Mapping[int, tuple[list[datetime], list[str
         names: list[str] = []
         for moment, step, name in sorted(moments):
             running[name] += step
-            said = ", ".join(sorted(each for each, count in running.items() if count > 0))
+            said = ", ".join(sorted(build for build, count in running.items() if count > 0))
             if starts and starts[-1] == moment:
                 names[-1] = said
             else:

@@ -40,7 +40,7 @@ def attestation(request: SignedIn, pk: int) -> HttpResponse:
         "now": clock.now(),
         "attestation": found,
         "scope": scope,
-        "item": next((each for each in items_of(scope.team) if each.key == found.item), None),
+        "item": next((item for item in items_of(scope.team) if item.key == found.item), None),
         "in_force": found.in_force(),
         "form": form,
         "may_end": found.in_force() and can(request.user, "attest", scope.team) and (mine or approver),

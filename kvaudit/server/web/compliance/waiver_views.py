@@ -43,7 +43,9 @@ def waivers(request: SignedIn) -> HttpResponse:
         "held": held,
         "idle": idle_waivers(held, _concerned(request.user, held)) if held else [],
         "past": [each for each in past[:MOST_PAST] if each.state(now) not in ("pending", "in force")],
-        "endings": [each for each in compliance.ending(request.user, now) if each.what == "attestation"],
+        "endings": [
+            ending for ending in compliance.ending(request.user, now) if ending.what == "attestation"
+        ],
         "soon": now + options.warning(),
         "longest": options.longest_waiver().days,
     }
@@ -92,7 +94,7 @@ def waiver(request: SignedIn, pk: int) -> HttpResponse:
         "now": now,
         "waiver": found,
         "scope": scope,
-        "item": next((each for each in items_of(scope.team) if each.key == found.item), None),
+        "item": next((item for item in items_of(scope.team) if item.key == found.item), None),
         "state": state,
         "form": form,
         "mine": mine,

@@ -39,4 +39,4 @@ def real(value: Any) -> float | None:
 
 def rows(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

@@ -167,7 +167,7 @@ def initial_of(spec: PlanSpec) -> dict[str, Any]:
     return {
         "name": spec.name,
         "checks": list(spec.checks),
-        "deployments": "\n".join(sorted(each.slug for each in spec.deployments)),
+        "deployments": "\n".join(sorted(deployment.slug for deployment in spec.deployments)),
         "team": spec.team.slug if spec.team else None,
         "engine": spec.engine,
         "interval": spec.interval,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 
-from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE, asked_in
+from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE, asked_request
 from kvaudit.server import clock
 from kvaudit.server.accounts import logins
 from kvaudit.server.audits.evidence import sealed_text
@@ -94,7 +94,7 @@ def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpRespons
 
 def _asked(source: str) -> str:
     """Which request was answered, and what its answer should have held; "" where the source does not say."""
-    found = asked_in(source)
+    found = asked_request(source)
     if found is None:
         return ""
     nonce = {

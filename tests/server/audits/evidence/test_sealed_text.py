@@ -27,9 +27,9 @@ def pair(settings):
 
 def stored(run, text=SECRET):
     body = sealed_text.sealer()(text.encode())
-    evidence.keep(
+    evidence.store_evidence(
         [
-            evidence.Kept(
+            evidence.EvidenceOfRun(
                 run.pk, Seen("sealed", hashlib.sha256(body).hexdigest(), "POST /generate", body, "x/y")
             )
         ]

@@ -179,18 +179,18 @@ def test_a_slot_whose_window_opens_only_after_the_next_slot_is_none():
 
 
 @pytest.mark.django_db
-def test_bells_ring_for_what_is_due_in_tasks_of_fifty(bells, django_capture_on_commit_callbacks):
+def test_bells_ring_for_what_is_due_in_tasks_of_fifty(enqueued, django_capture_on_commit_callbacks):
     a_plan(*[a_target() for _ in range(60)])
     with django_capture_on_commit_callbacks(execute=True):
         dispatch()
-    assert [(kind, len(ids)) for kind, ids in bells] == [("passive", 60)]
+    assert [(kind, len(ids)) for kind, ids in enqueued] == [("passive", 60)]
     with django_capture_on_commit_callbacks(execute=True):
         assert dispatch().rung == 0  # they are rung for already
-    assert len(bells) == 1
+    assert len(enqueued) == 1
 
 
 @pytest.mark.django_db
-def test_a_lost_bell_is_rung_again_ever_more_rarely(bells, django_capture_on_commit_callbacks, settings):
+def test_a_lost_bell_is_rung_again_ever_more_rarely(enqueued, django_capture_on_commit_callbacks, settings):
     settings.AUDIT_RING_AGAIN_SECONDS = 60
     a_plan(a_target())
     dispatch()

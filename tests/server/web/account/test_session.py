@@ -8,7 +8,7 @@ from django.test import Client
 from kvaudit.server.accounts.models import User
 from kvaudit.server.web.account import login_throttle
 from tests.factories import a_user
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 PASSWORD = "correct-horse-battery-9"
@@ -74,7 +74,7 @@ def test_a_one_time_password_is_replaced(ada):
 
 
 def test_the_zone_changes_what_times_read(people, pair):
-    run = scene.a_run(pair, {"pool": "pass"})
+    run = builders.a_run(pair, {"pool": "pass"})
     assert "UTC" in page_text(people.operator.get(f"/runs/{run.pk}/"))
     people.operator.post("/zone/", {"zone": "Asia/Tokyo"})
     page = page_text(people.operator.get(f"/runs/{run.pk}/"))

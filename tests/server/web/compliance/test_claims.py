@@ -13,7 +13,7 @@ from kvaudit.server.checklists.models import Attestation, OwnItem, Waiver
 from kvaudit.server.fleet.models import Node
 from tests.factories import a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 EVIL = "<script>alert(1)</script>\u202e=1+1"
@@ -37,7 +37,7 @@ def text(client, path):
 
 
 def test_an_item_shows_what_it_rests_on_and_what_to_do(people, pair):
-    run = scene.stands(pair, {"pool": "fail"})
+    run = builders.a_state(pair, {"pool": "fail"})
     page = text(people.viewer, "/d/chat-large/items/1/")
     assert f'href="/runs/{run.pk}/#check-pool"' in page
     assert "Raise the pool above headroom" in page
@@ -66,7 +66,7 @@ def test_the_checksum_is_shown_and_never_decides(people, pair, roles, conditions
         snapshot = node.snapshots.get()
         snapshot.facts = {**snapshot.facts, "conditions": conditions}
         snapshot.save()
-    scene.stands(pair, dict.fromkeys(EVERYTHING, "pass"))
+    builders.a_state(pair, dict.fromkeys(EVERYTHING, "pass"))
     page = text(people.viewer, "/d/chat-large/items/3/")
     assert said in page
     assert "never required" in page
@@ -120,7 +120,7 @@ def test_a_request_that_cannot_be_says_why(people, pair, given, sentence):
 
 
 def test_a_leak_has_no_button_and_no_form_that_works(people, pair):
-    scene.stands(pair, {"canary": "fail"})
+    builders.a_state(pair, {"canary": "fail"})
     assert "Ask for a waiver" not in text(people.operator, "/d/chat-large/items/4/")
     answer = people.operator.post("/d/chat-large/items/4/waive/", {"reason": "x", "until": day(3)})
     assert "verified leak" in page_text(answer)
@@ -202,7 +202,7 @@ def test_own_items_by_the_pages(people, pair):
 
 
 def test_waivers_that_waive_nothing_are_reported(people, pair):
-    scene.stands(pair, dict.fromkeys(EVERYTHING, "pass"))
+    builders.a_state(pair, dict.fromkeys(EVERYTHING, "pass"))
     a_waiver(pair, "1")
     page = text(people.viewer, "/waivers/")
     assert "waiving nothing" in page
@@ -218,5 +218,5 @@ def test_numbers_that_no_row_has_are_not_found(people):
         f"/attestations/{2**63}/evidence/",
     ):
         assert people.operator.get(path).status_code == 404
-    attestation = an_attestation(scene.a_pair("other", team=people.team), "D")
+    attestation = an_attestation(builders.a_pair("other", team=people.team), "D")
     assert people.auditor.get(f"/attestations/{attestation.pk}/evidence/").status_code == 404

@@ -15,7 +15,7 @@ from kvaudit.server.audits.models import StateChange
 from kvaudit.server.web.deployment.figures.views import FIGURES, ROWS
 from tests.server.inquiries.request_logs.test_importer import brought, line
 from tests.server.inquiries.request_logs.test_production import ODD
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_measures as measured
 from tests.server.web.pages import page_text
@@ -38,11 +38,11 @@ def test_a_figure_that_does_not_exist_is_not_found(people, pair):
 def test_foreign_words_reach_the_drawing_as_words(people, pair, name):
     node = pair.nodes.first()
     type(node).objects.filter(pk=node.pk).update(name=EVIL[:300])
-    scene.a_change(node)
+    builders.a_change(node)
     StateChange.objects.create(
         at=timezone.now(), deployment=pair, what="verdict", check_id=EVIL[:40], after="fail", summary=EVIL
     )
-    scene.a_run(pair, {"prefill": "pass"}).results.update(
+    builders.a_run(pair, {"prefill": "pass"}).results.update(
         measures={
             **figure_history.PREFILL,
             "points": [{"tokens": 5, "seconds": 1, "name": EVIL}],
@@ -125,7 +125,7 @@ def shown(people, pair):
 
 
 def test_the_capacity_view_weighs_both_ways(people, pair):
-    scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
+    builders.a_state(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
     text = shown(people, pair)
     assert (
         "1,310,720 tokens on every rank: 629,440 more than the smallest of 2 ranks has now (+92 % KV memory"
@@ -145,15 +145,15 @@ def test_the_capacity_view_weighs_both_ways(people, pair):
 
 
 def test_one_rank_is_the_pool(people, pair):
-    measures = {**scene.SHORT_POOL, "nodes": scene.SHORT_POOL["nodes"][:1]}
-    scene.stands(pair, {"pool": "fail"}, measures=measures)
+    measures = {**builders.SHORT_POOL, "nodes": builders.SHORT_POOL["nodes"][:1]}
+    builders.a_state(pair, {"pool": "fail"}, measures=measures)
     text = shown(people, pair)
     assert "629,440 more than now (+92 % KV memory)" in text
     assert "1, once the pool has that size" in text
 
 
 def test_a_log_says_how_many_requests_the_edge_would_refuse(people, pair):
-    scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
+    builders.a_state(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
     log = brought(*[line(2, tokens) for tokens in (5, 530_000, 900_000, 2_000_000)], deployment=pair)
     text = shown(people, pair)
     assert "and 1 to 2 of 4 requests of" in text
@@ -167,7 +167,7 @@ def test_without_a_pool_the_capacity_view_says_unknown(people, pair):
 
 
 def test_a_run_shows_strip_and_matrix_with_their_tables(people, pair):
-    run = scene.a_run(pair, {"rejection": "fail", "canary": "fail"})
+    run = builders.a_run(pair, {"rejection": "fail", "canary": "fail"})
     run.results.filter(check_id="rejection").update(measures=measured.REJECTION)
     run.results.filter(check_id="canary").update(measures=measured.canary())
     text = page_text(people.viewer.get(reverse("run", args=[run.pk])))
@@ -177,7 +177,7 @@ def test_a_run_shows_strip_and_matrix_with_their_tables(people, pair):
 
 
 def test_a_run_whose_measures_are_odd_still_shows(people, pair):
-    run = scene.a_run(pair, {"rejection": "fail", "canary": "fail"})
+    run = builders.a_run(pair, {"rejection": "fail", "canary": "fail"})
     odd = {
         "rungs": [{"name": EVIL.replace("\x01", ""), "tokens": 5}],
         "matrix": [{"cell": EVIL.replace("\x01", ""), "rounds": ["?"]}],

@@ -12,10 +12,10 @@ from django.utils import timezone
 from kvaudit.auditor.commands import gate
 from kvaudit.server.fleet.models import Node
 from kvaudit.server.incidents.models import Quarantine
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
-PASS = dict.fromkeys(scene.REQUIRED, "pass")
+PASS = dict.fromkeys(builders.REQUIRED, "pass")
 
 
 def said(person, pair):
@@ -37,14 +37,14 @@ def said(person, pair):
     ],
 )
 def test_the_answer(people, pair, verdicts, expired, sentence):
-    scene.stands(pair, verdicts, expired=expired)
+    builders.a_state(pair, verdicts, expired=expired)
     page = said(people.viewer, pair)
     assert sentence in page
     assert page.count("the gate is open.") == (verdicts == PASS and not expired)
 
 
 def test_quarantine_closes_it_and_says_why(people, pair):
-    scene.stands(pair, PASS)
+    builders.a_state(pair, PASS)
     Quarantine.objects.create(
         deployment=pair, reason="A customer saw foreign text.", valid_from=timezone.now(), set_by="ada"
     )

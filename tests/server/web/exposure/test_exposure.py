@@ -12,7 +12,7 @@ from kvaudit.server.audits.models import CheckState, Result, Run
 from kvaudit.server.fleet.models import FingerprintChange, Tenant
 from kvaudit.server.inquiries import tasks
 from kvaudit.server.inquiries.models import LogImport, RequestLog
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 EVIL = "=cmd()<script>alert(1)</script>\u202e\x00" + "x" * 900
@@ -28,7 +28,7 @@ def since(deployment, check, days, **fields):
 @pytest.fixture
 def open_zone(pair):
     """The danger zone has been open for five days; nothing else is known."""
-    scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
+    builders.a_state(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
     since(pair, "pool", 5)
     return pair
 
@@ -48,7 +48,7 @@ def test_an_open_danger_zone(people, open_zone):
 
 
 def test_a_leak_is_a_yes(people, open_zone):
-    scene.stands(open_zone, {"canary": "fail"})
+    builders.a_state(open_zone, {"canary": "fail"})
     since(open_zone, "canary", 2)
     page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "It was shown leaking for 2 d" in page
@@ -59,7 +59,7 @@ def test_a_leak_is_a_yes(people, open_zone):
 
 
 def test_passes_bound_and_say_so(people, pair):
-    run = scene.stands(pair, {"canary": "pass", "rejection": "pass"})
+    run = builders.a_state(pair, {"canary": "pass", "rejection": "pass"})
     for check in ("canary", "rejection"):
         since(pair, check, 40, fingerprint="0123456789abcdef")
     Result.objects.filter(run=run, check_id="canary").update(measures={"bound": 0.0489})
@@ -73,7 +73,7 @@ def test_passes_bound_and_say_so(people, pair):
 
 
 def test_passes_of_two_configurations_bound_nothing(people, pair):
-    scene.stands(pair, {"canary": "pass", "rejection": "pass"})
+    builders.a_state(pair, {"canary": "pass", "rejection": "pass"})
     since(pair, "canary", 40, fingerprint="aaaaaaaaaaaaaaaa")
     since(pair, "rejection", 40, fingerprint="bbbbbbbbbbbbbbbb")
     page = page_text(people.viewer.get("/d/chat-large/exposure/"))
@@ -86,7 +86,7 @@ def test_passes_of_two_configurations_bound_nothing(people, pair):
 
 
 def test_a_digest_that_came_after_the_result_is_that_of_the_run(people, pair):
-    run = scene.stands(pair, {"canary": "pass", "rejection": "pass"})
+    run = builders.a_state(pair, {"canary": "pass", "rejection": "pass"})
     for check in ("canary", "rejection"):
         since(pair, check, 40)
     Run.objects.filter(pk=run.pk).update(fingerprint="0123456789abcdef")
@@ -111,7 +111,7 @@ def test_a_zone_that_nobody_looked_at_again_stays_open_and_says_so(people, open_
 
 def test_every_length_that_a_fail_endangered_while_it_lasted_is_told(people, pair):
     now = timezone.now()
-    run = scene.a_run(pair, {"pool": "fail"}, at=now - timedelta(days=2), measures={"danger_zone": "odd"})
+    run = builders.a_run(pair, {"pool": "fail"}, at=now - timedelta(days=2), measures={"danger_zone": "odd"})
     for start, end, zone in ((9, 6, (1, 2_000_000)), (5, None, (670_000, 1_048_999))):
         CheckState.objects.create(
             deployment=pair, check_id="pool", verdict="fail", severity="high", run=run, result=run.results.get(),
@@ -187,7 +187,7 @@ def test_the_number_of_queries_is_fixed(people, open_zone, django_assert_max_num
         people.viewer.get("/d/chat-large/exposure/")
     for _ in range(5):
         CheckState.objects.filter(closed_at=None).update(closed_at=timezone.now())
-        scene.stands(open_zone, {"canary": "inconclusive", "rejection": "pass"})
+        builders.a_state(open_zone, {"canary": "inconclusive", "rejection": "pass"})
     with django_assert_max_num_queries(len(few.captured_queries)):
         people.viewer.get("/d/chat-large/exposure/")
 
@@ -284,7 +284,7 @@ def test_a_zone_that_was_found_after_the_window_tells_which_lengths_matter(peopl
 
 
 def test_a_request_while_a_leak_was_shown_says_so(people, open_zone):
-    scene.stands(open_zone, {"canary": "fail"})
+    builders.a_state(open_zone, {"canary": "fail"})
     since(open_zone, "canary", 2)
     address = imported(people.auditor, a_log("acme"))
     page = page_text(people.viewer.get(address))

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.web.history.compare.page import flat
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 
@@ -20,16 +20,16 @@ def two(pair):
     NodeSnapshot.objects.filter(node=node).update(
         first_seen=now - timedelta(days=9), current=False, fingerprint={"version": "0.5.19", "pool": 681_280}
     )
-    new = scene.a_snapshot(node, version="0.5.22")
+    new = builders.a_snapshot(node, version="0.5.22")
     NodeSnapshot.objects.filter(pk=new.pk).update(
         first_seen=now - timedelta(hours=2), fingerprint={"version": "0.5.22", "pool": 681_280}
     )
-    before = scene.a_run(
-        pair, {"pool": "fail", "version": "pass"}, at=now - timedelta(days=1), measures=scene.SHORT_POOL,
+    before = builders.a_run(
+        pair, {"pool": "fail", "version": "pass"}, at=now - timedelta(days=1), measures=builders.SHORT_POOL,
         fingerprint="a" * 64,
     )  # fmt: skip
-    after = scene.a_run(
-        pair, {"pool": "pass", "drift": "pass"}, at=now, measures=scene.LARGE_POOL, fingerprint="b" * 64
+    after = builders.a_run(
+        pair, {"pool": "pass", "drift": "pass"}, at=now, measures=builders.LARGE_POOL, fingerprint="b" * 64
     )
     return before, after
 
@@ -51,14 +51,14 @@ def test_verdicts_measures_and_fingerprints_side_by_side(people, two):
 
 
 def test_unknown_fingerprints_are_not_equal(people, pair):
-    first, second = (scene.a_run(pair, {"pool": "pass"}) for _ in range(2))
+    first, second = (builders.a_run(pair, {"pool": "pass"}) for _ in range(2))
     page = page_text(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
     assert "is unknown: a run without readings has no fingerprint" in page
     assert "The one check that both have came to the same verdict." in page
 
 
 def test_runs_without_a_common_check_are_not_said_to_differ(people, pair):
-    first, second = scene.a_run(pair, {"pool": "pass"}), scene.a_run(pair, {"version": "fail"})
+    first, second = builders.a_run(pair, {"pool": "pass"}), builders.a_run(pair, {"version": "fail"})
     page = page_text(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
     assert "no check in common" in page
     assert "another verdict" not in page

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from kvaudit.server.audits.models import Result
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
@@ -17,8 +17,8 @@ EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
 @pytest.fixture
 def told(pair):
     now = timezone.now()
-    scene.a_run(pair, {"pool": "pass", "version": "pass"}, at=now - timedelta(days=40))
-    scene.a_run(pair, {"pool": "fail", "version": "pass"}, at=now - timedelta(hours=1))
+    builders.a_run(pair, {"pool": "pass", "version": "pass"}, at=now - timedelta(days=40))
+    builders.a_run(pair, {"pool": "fail", "version": "pass"}, at=now - timedelta(hours=1))
     return pair
 
 
@@ -84,6 +84,6 @@ def test_the_number_of_queries_is_fixed(people, told, django_assert_max_num_quer
     with django_assert_max_num_queries(15) as few:
         people.viewer.get("/history/")
     for number in range(60):
-        scene.a_run(told, {"pool": "pass"}, at=timezone.now() - timedelta(minutes=number))
+        builders.a_run(told, {"pool": "pass"}, at=timezone.now() - timedelta(minutes=number))
     with django_assert_max_num_queries(len(few.captured_queries)):
         people.viewer.get("/history/")

@@ -16,7 +16,7 @@ from django.utils import timezone
 from kvaudit.server.inquiries.exports import watched
 from kvaudit.server.inquiries.models import Export
 from tests.factories import a_team, a_user
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -31,9 +31,9 @@ def viewer():
 
 @pytest.fixture(autouse=True)
 def told():
-    pair = scene.a_pair("chat-large", team=a_team("platform"))
+    pair = builders.a_pair("chat-large", team=a_team("platform"))
     for number in range(30):
-        scene.a_run(pair, {"pool": "pass", "version": "fail"}, at=timezone.now() - timedelta(hours=number))
+        builders.a_run(pair, {"pool": "pass", "version": "fail"}, at=timezone.now() - timedelta(hours=number))
     return pair
 
 
@@ -155,7 +155,7 @@ def test_a_reader_who_goes_leaves_an_export_that_broke_off(viewer):
 def test_a_query_that_dies_leaves_an_export_that_broke_off(viewer, monkeypatch):
     from kvaudit.server.web.history import export_views as view
 
-    real = view.lines
+    real = view.exported_results
 
     def dying(question):
         for number, line in enumerate(real(question)):
@@ -163,7 +163,7 @@ def test_a_query_that_dies_leaves_an_export_that_broke_off(viewer, monkeypatch):
                 raise OperationalError("gone")
             yield line
 
-    monkeypatch.setattr(view, "lines", dying)
+    monkeypatch.setattr(view, "exported_results", dying)
     export, address = begin(viewer)
     sent = taken(viewer.get(f"{address}file/"), OperationalError)
     assert b"export incomplete: it broke off here" in sent[-1]

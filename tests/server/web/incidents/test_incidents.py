@@ -11,16 +11,15 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kvaudit.server.incidents import export as exporting
-from kvaudit.server.incidents import library, opening, postmortem, restore
+from kvaudit.server.incidents import export, library, opening, postmortem, restore
 from kvaudit.server.incidents.models import Incident, Quarantine, TimelineEvent
 from tests.server.incidents.builders import (
     a_leak,
+    a_state,
     a_target,
     an_incident,
     an_operator,
     runs_version,
-    stands,
     the_internal_set,
 )
 from tests.server.incidents.builders import a_result as a_finished
@@ -122,7 +121,7 @@ def test_a_whole_incident_in_the_browser_of_an_operator(people, incident):
     incident.refresh_from_db()
     assert incident.state == "closed"
     # It fails again: the item of the closed incident opens by itself.
-    stands(a_finished(deployment, "pool", "fail"))
+    a_state(a_finished(deployment, "pool", "fail"))
     opening.consume()
     item.refresh_from_db()
     assert item.state == "reopened"
@@ -265,7 +264,7 @@ def test_the_library_answers_from_the_fleet(people, incident):
 
 
 def test_importing_an_incident(people, incident):
-    text = exporting.to_yaml(exporting.document_of(incident)).encode()
+    text = export.to_yaml(export.document_of(incident)).encode()
     answer = people.operator.post(
         "/library/import/", {"file": SimpleUploadedFile("i.yaml", text)}, follow=True
     )
@@ -346,7 +345,7 @@ def test_where_the_page_has_no_such_form_any_more_the_error_leads_to_what_was_ty
     assert "Typed in the night. Typed" in page
     links = re.findall(r'href="#([^"]+)"', page[page.index('id="problems"') : page.index('id="kept"')])
     assert links
-    assert all(f'id="{each}"' in page for each in links)
+    assert all(f'id="{link}"' in page for link in links)
 
 
 def test_a_form_that_is_gone_has_no_links_to_its_fields_and_keeps_text_beside_a_large_file(people, incident):

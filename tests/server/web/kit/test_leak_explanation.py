@@ -9,10 +9,10 @@ from kvaudit.server.web.kit.advisory_links import linked
 from kvaudit.server.web.kit.parts.leak_explanation import mechanism_of
 from kvaudit.server.web.kit.untrusted import block, inline
 from tests.server.incidents.builders import a_result, a_target, an_incident
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
-PASS = dict.fromkeys(scene.REQUIRED, "pass")
+PASS = dict.fromkeys(builders.REQUIRED, "pass")
 POOL = {"danger_zone": [5_322, 8_186], "nodes": [{"role": "prefill"}, {"role": "decode"}]}
 
 
@@ -76,7 +76,7 @@ def test_only_a_critical_fail_has_shown_it():
 
 
 def test_a_deployment_at_risk_says_why_below_its_headline(people, pair):
-    run = scene.stands(pair, {**PASS, "pool": "fail", "canary": "fail"}, measures=scene.SHORT_POOL)
+    run = builders.a_state(pair, {**PASS, "pool": "fail", "canary": "fail"}, measures=builders.SHORT_POOL)
     headline = page_text(people.viewer.get("/d/chat-large/")).partition("</section>")[0]
     assert "Prefill refuses prompts from 681,274 tokens on, the door lets in up to 1,048,569." in headline
     assert '<a href="/library/#KVA-001">KVA-001</a>' in headline
@@ -88,14 +88,14 @@ def test_a_deployment_at_risk_says_why_below_its_headline(people, pair):
 
 
 def test_a_deployment_that_passes_has_nothing_to_explain(people, pair):
-    scene.stands(pair, PASS, measures=scene.LARGE_POOL)
+    builders.a_state(pair, PASS, measures=builders.LARGE_POOL)
     assert "Prefill refuses prompts" not in page_text(people.viewer.get("/d/chat-large/"))
 
 
 def test_a_run_explains_its_fail_with_what_was_known_then(people, pair):
-    passed = scene.a_run(pair, {"rejection": "fail"})
-    scene.a_run(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
-    later = scene.a_run(pair, {"rejection": "fail", "canary": "fail"})
+    passed = builders.a_run(pair, {"rejection": "fail"})
+    builders.a_run(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
+    later = builders.a_run(pair, {"rejection": "fail", "canary": "fail"})
     assert "Prefill refuses" not in page_text(people.viewer.get(f"/runs/{passed.pk}/"))
     page = page_text(people.viewer.get(f"/runs/{later.pk}/"))
     assert page.count("Prefill refuses prompts from 681,274 tokens on") == 1, "told once a page"
@@ -104,7 +104,7 @@ def test_a_run_explains_its_fail_with_what_was_known_then(people, pair):
 
 def test_a_leak_leads_to_the_published_incident_of_its_mechanism(people):
     target = a_target("chat-xl", team=people.team)
-    a_result(target, "pool", "fail", measures=scene.SHORT_POOL)
+    a_result(target, "pool", "fail", measures=builders.SHORT_POOL)
     page = page_text(people.viewer.get(f"/incidents/{an_incident(target).pk}/"))
     known = page.partition("What is known")[2].partition("</section>")[0]
     assert "Prefill refuses prompts from 681,274 tokens on" in known

@@ -7,7 +7,7 @@ import pytest
 from kvaudit.server.accounts.models import Membership
 from kvaudit.server.audits.models import Plan
 from tests.factories import a_deployment, a_team
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 GOOD = {
@@ -93,7 +93,7 @@ def test_more_deployments_than_a_list_holds_are_typed(people, pair, monkeypatch)
 
 def test_the_list_names_three_deployments_and_none_that_is_not_seen(people, pair):
     others = [a_deployment(slug, team=people.team) for slug in ("code-7b", "math-1b", "zeta")]
-    scene.a_plan(pair, *others, a_deployment("elsewhere", team=a_team()))
+    builders.a_plan(pair, *others, a_deployment("elsewhere", team=a_team()))
     page = page_text(people.viewer.get("/plans/"))
     assert "chat-large, code-7b, math-1b and 2 more deployments" in page
     assert "elsewhere" not in page
@@ -138,7 +138,7 @@ def test_off_on_and_retired(people, pair):
 
 
 def test_who_may_see_and_change(people, pair):
-    series = scene.a_plan(pair).series
+    series = builders.a_plan(pair).series
     writes = (f"/plans/{series}/change/", f"/plans/{series}/switch/", f"/plans/{series}/retire/")
     assert people.viewer.get(f"/plans/{series}/").status_code == 200
     assert people.stranger.get(f"/plans/{series}/").status_code == 404
@@ -151,7 +151,7 @@ def test_who_may_see_and_change(people, pair):
 
 def test_a_plan_that_reaches_other_teams_is_not_changed_from_one(people, pair):
     elsewhere = a_deployment("elsewhere", team=a_team())
-    series = scene.a_plan(pair, elsewhere).series
+    series = builders.a_plan(pair, elsewhere).series
     answer = people.operator.post(f"/plans/{series}/retire/")
     assert answer.status_code == 403
     assert "teams in which you are no operator" in page_text(answer).replace("&#x27;", "'")

@@ -22,16 +22,16 @@ from tests.server.incidents.builders import (
 )
 from tests.server.incidents.builders import a_result as a_finished
 from tests.server.incidents.builders import rejection_measures as measures
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.deployment.figure_measures import canary
 from tests.server.web.pages import page_text
 
-PASS = dict.fromkeys(scene.PASSIVE, "pass")
+PASS = dict.fromkeys(builders.PASSIVE, "pass")
 BODY = b'{"version": "0.5.19", "note": "\xe2\x80\xae<script>alert(1)</script>\x00"}'
 
 
 def test_a_run_says_what_it_found_what_not_and_what_to_do(people, pair):
-    run = scene.a_run(pair, {**PASS, "pool": "fail"}, measures=scene.SHORT_POOL)
+    run = builders.a_run(pair, {**PASS, "pool": "fail"}, measures=builders.SHORT_POOL)
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "1 failed (pool), 3 passed (version, drift, exposure)" in page
     assert "What this does not prove:" in page
@@ -42,21 +42,21 @@ def test_a_run_says_what_it_found_what_not_and_what_to_do(people, pair):
 
 
 def test_a_missed_run_is_no_pass(people, pair):
-    run = scene.a_run(pair, state="missed", trigger="schedule", slots=3)
+    run = builders.a_run(pair, state="missed", trigger="schedule", slots=3)
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "Missed (3 slots)" in page
     assert "verdict-pass" not in page
 
 
 def test_a_check_without_a_result_is_named(people, pair):
-    run = scene.a_run(pair, {"pool": "pass"}, checks=["pool", "version"])
+    run = builders.a_run(pair, {"pool": "pass"}, checks=["pool", "version"])
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "Without a result" in page
     assert "version: not carried out" in page.replace("<bdi>", "").replace("</bdi>", "")
 
 
 def test_a_fail_of_an_earlier_attempt_stands(people, pair):
-    run = scene.a_run(pair, {"pool": "fail"})
+    run = builders.a_run(pair, {"pool": "fail"})
     first = run.results.get()
     run.results.create(
         deployment=pair,
@@ -74,7 +74,7 @@ def test_a_fail_of_an_earlier_attempt_stands(people, pair):
 
 
 def test_who_may_see_read_and_cancel(people, pair):
-    run = scene.a_run(pair, state="running")
+    run = builders.a_run(pair, state="running")
     paths = f"/runs/{run.pk}/", f"/runs/{run.pk}/progress/"
     for path in paths:
         assert people.stranger.get(path, headers={"HX-Request": "true"}).status_code == 404
@@ -89,7 +89,7 @@ def test_who_may_see_read_and_cancel(people, pair):
 
 
 def test_cancelling_what_has_ended_changes_nothing(people, pair):
-    run = scene.a_run(pair, PASS)
+    run = builders.a_run(pair, PASS)
     answer = people.operator.post(f"/runs/{run.pk}/cancel/", follow=True)
     assert "already ended" in page_text(answer)
     run.refresh_from_db()
@@ -97,7 +97,7 @@ def test_cancelling_what_has_ended_changes_nothing(people, pair):
 
 
 def test_progress_is_polled_until_the_end(people, pair):
-    run = scene.a_run(
+    run = builders.a_run(
         pair,
         state="running",
         progress={
@@ -122,13 +122,13 @@ def test_progress_is_polled_until_the_end(people, pair):
 
 def test_progress_of_any_shape_is_survived(people, pair):
     for odd in ([], "x", {"checks": []}, {"nodes": "many", "read": None, "checks": {"pool": 7}}):
-        run = scene.a_run(pair, state="running", progress=odd)
+        run = builders.a_run(pair, state="running", progress=odd)
         assert people.viewer.get(f"/runs/{run.pk}/").status_code == 200
         run.delete()
 
 
 def test_evidence_is_for_auditors_and_is_only_text(people, pair):
-    run = scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    run = builders.a_run(pair, {"pool": "pass"}, bodies=[BODY])
     path = f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/"
     assert people.stranger.get(path).status_code == 404
     assert people.viewer.get(path).status_code == 403
@@ -142,7 +142,7 @@ def test_evidence_is_for_auditors_and_is_only_text(people, pair):
 
 
 def test_a_download_is_the_very_bytes_and_never_a_page(people, pair):
-    run = scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    run = builders.a_run(pair, {"pool": "pass"}, bodies=[BODY])
     answer = people.auditor.get(f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/?download=1")
     assert answer.content == BODY
     assert answer["Content-Type"] == "application/octet-stream"
@@ -151,15 +151,15 @@ def test_a_download_is_the_very_bytes_and_never_a_page(people, pair):
 
 
 def test_evidence_of_another_run_is_not_found_here(people, pair):
-    scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
-    other = scene.a_run(pair, {"pool": "pass"})
+    builders.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    other = builders.a_run(pair, {"pool": "pass"})
     path = f"/runs/{other.pk}/evidence/{Evidence.objects.get().pk}/"
     assert people.auditor.get(path).status_code == 404
     assert people.auditor.get(f"/runs/{other.pk}/evidence/%00..%2f/").status_code == 404
 
 
 def test_evidence_that_was_altered_is_said_to_prove_nothing(people, pair):
-    run = scene.a_run(pair, {"pool": "pass"}, bodies=[BODY])
+    run = builders.a_run(pair, {"pool": "pass"}, bodies=[BODY])
     Evidence.objects.update(body=b"not what it was")
     answer = people.auditor.get(f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/")
     assert answer.status_code == 500
@@ -167,7 +167,10 @@ def test_evidence_that_was_altered_is_said_to_prove_nothing(people, pair):
 
 
 def test_queries_do_not_grow_with_results(people, pair):
-    small, large = scene.a_run(pair, {"pool": "pass"}), scene.a_run(pair, PASS, bodies=[b"1", b"2", b"3"])
+    small, large = (
+        builders.a_run(pair, {"pool": "pass"}),
+        builders.a_run(pair, PASS, bodies=[b"1", b"2", b"3"]),
+    )
     people.viewer.get("/")
 
     def queries(pk: int) -> int:
@@ -180,7 +183,7 @@ def test_queries_do_not_grow_with_results(people, pair):
 
 def active(pair, *, evidence=(), verdict="fail"):
     """A canary that met its own markers elsewhere, with the evidence of its requests."""
-    run = scene.a_run(pair, {"canary": verdict})
+    run = builders.a_run(pair, {"canary": verdict})
     measures = {**canary(40), "bound": 0.04879, "confidence": 0.95}
     run.results.update(measures=measures, evidence=list(evidence))
     return run
@@ -251,7 +254,7 @@ def test_a_run_that_replayed_an_incident_and_let_it_go_says_so(people):
 
 
 def test_a_cancelled_run_says_so_first(people, pair):
-    run = scene.a_run(
+    run = builders.a_run(
         pair,
         {"pool": "pass", "version": "error"},
         state="cancelled",
@@ -269,13 +272,13 @@ def test_a_cancelled_run_says_so_first(people, pair):
 
 
 def test_an_error_of_a_cancelled_run_that_was_there_before_stays_one(people, pair):
-    run = scene.a_run(pair, {"version": "error"}, state="cancelled")
+    run = builders.a_run(pair, {"version": "error"}, state="cancelled")
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "Cancelled before it was done: 1 in error (version)." in page
 
 
 def test_a_fail_of_a_cancelled_run_is_not_hidden(people, pair):
-    run = scene.a_run(pair, {"pool": "fail"}, state="cancelled")
+    run = builders.a_run(pair, {"pool": "fail"}, state="cancelled")
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "headline-fail" in page
     assert "Cancelled before it was done: 1 failed (pool)." in page
@@ -291,7 +294,7 @@ def test_a_fail_of_a_cancelled_run_is_not_hidden(people, pair):
     ],
 )
 def test_a_worker_that_fell_silent_is_said(people, pair, monkeypatch, left, attempt, said):
-    run, now = scene.a_run(pair, state="running"), timezone.now()
+    run, now = builders.a_run(pair, state="running"), timezone.now()
     type(run).objects.filter(pk=run.pk).update(attempt=attempt, lease_until=now + timedelta(seconds=left))
     monkeypatch.setattr(timezone, "now", lambda: now)
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
@@ -300,7 +303,7 @@ def test_a_worker_that_fell_silent_is_said(people, pair, monkeypatch, left, atte
 
 
 def test_a_run_whose_worker_was_lost_waits_for_another(people, pair):
-    run = scene.a_run(pair, state="queued")
+    run = builders.a_run(pair, state="queued")
     type(run).objects.filter(pk=run.pk).update(attempt=1)
     assert "another is to take over" in page_text(people.viewer.get(f"/runs/{run.pk}/"))
     type(run).objects.filter(pk=run.pk).update(attempt=0)
@@ -308,20 +311,20 @@ def test_a_run_whose_worker_was_lost_waits_for_another(people, pair):
 
 
 def test_the_run_to_compare_with_has_a_check_in_common(people, pair):
-    scene.a_run(pair, {"pool": "pass"})
-    wanted = scene.a_run(pair, {"pool": "fail", "version": "pass"})
-    scene.a_run(pair, {"drift": "pass"})
-    scene.a_run(pair, {"version": "error"}, state="cancelled")
-    run = scene.a_run(pair, {"version": "pass", "exposure": "pass"})
+    builders.a_run(pair, {"pool": "pass"})
+    wanted = builders.a_run(pair, {"pool": "fail", "version": "pass"})
+    builders.a_run(pair, {"drift": "pass"})
+    builders.a_run(pair, {"version": "error"}, state="cancelled")
+    run = builders.a_run(pair, {"version": "pass", "exposure": "pass"})
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert f"/compare/?a={wanted.pk}&amp;b={run.pk}" in page
     assert "The run before that carried out version, <a" in page
-    alone = scene.a_run(pair, {"rejection": "pass"})
+    alone = builders.a_run(pair, {"rejection": "pass"})
     assert "/compare/?a=" not in page_text(people.viewer.get(f"/runs/{alone.pk}/"))
 
 
 def test_a_request_says_why_its_prompt_is_not_there_and_how_to_send_it_again(people, pair):
-    run = scene.a_run(pair, {"pool": "fail"}, bodies=[BODY], seed=4_711)
+    run = builders.a_run(pair, {"pool": "fail"}, bodies=[BODY], seed=4_711)
     path = f"/runs/{run.pk}/evidence/{Evidence.objects.get().sha256}/"
     assert "The prompt itself is not stored" not in page_text(people.auditor.get(path))
     run.kept_evidence.update(kind="request")
@@ -343,7 +346,7 @@ def test_words_of_active_checks_are_explained(people, pair):
 
 def test_a_queued_run_says_what_it_waits_for(people, pair):
     def said(**fields):
-        run = scene.a_run(pair, state="queued", **fields)
+        run = builders.a_run(pair, state="queued", **fields)
         type(run).objects.filter(pk=run.pk).update(kind="active")
         page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
         recent = page_text(people.viewer.get("/d/chat-large/")).partition("Recent runs")[2]
@@ -351,7 +354,7 @@ def test_a_queued_run_says_what_it_waits_for(people, pair):
 
     for page in said():
         assert "Waiting for a worker." in page
-    ahead = scene.a_run(pair, state="running")
+    ahead = builders.a_run(pair, state="running")
     for page in said():
         assert "Waiting for a worker." in page, "one that only reads holds up nobody"
     type(ahead).objects.filter(pk=ahead.pk).update(kind="active")

@@ -25,7 +25,9 @@ def path(pair, settings):
     run = a_run(pair, kind=Kind.ACTIVE, checks=["canary"])
     body = sealed_text.sealer()(SECRET.encode())
     name = hashlib.sha256(body).hexdigest()
-    evidence.keep([evidence.Kept(run.pk, Seen("sealed", name, "POST /generate", body, "x/y"))])
+    evidence.store_evidence(
+        [evidence.EvidenceOfRun(run.pk, Seen("sealed", name, "POST /generate", body, "x/y"))]
+    )
     return f"/runs/{run.pk}/evidence/{name}/"
 
 

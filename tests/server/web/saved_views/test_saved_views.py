@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from kvaudit.server.inquiries.models import SavedView
 from kvaudit.server.inquiries.saved_views import services
 from tests.factories import a_user, an_admin
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
@@ -166,7 +166,7 @@ def test_a_views_address_leads_nowhere_else(people, page):
 @everywhere
 def test_the_number_of_queries_is_fixed(people, pair, page):
     path, _ = PAGES[page]
-    scene.stands(pair, {"pool": "pass"})
+    builders.a_state(pair, {"pool": "pass"})
     client = a_client(an_admin())
 
     def count():

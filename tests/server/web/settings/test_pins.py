@@ -11,7 +11,7 @@ from kvaudit.server.fleet.models import NodeSnapshot, Pin
 from kvaudit.server.fleet.services import set_pin
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_deployment, a_node, a_user
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 LIST, ONE = "/settings/pins/", "/settings/pins/chat-large/"
@@ -31,7 +31,7 @@ def read(client: Client, path: str = LIST) -> str:
 
 
 def test_the_list_says_what_runs_against_which_pin(people, pair):
-    scene.a_pair("chat-old", team=people.team, version="0.5.19")
+    builders.a_pair("chat-old", team=people.team, version="0.5.19")
     page = read(people.viewer)
     assert "2 deployments: 1 outside the pin, 1 met." in page
     assert page.index("chat-old") < page.index("chat-large"), "the worst first"
@@ -85,7 +85,7 @@ def test_an_unread_node_keeps_the_deployment_from_being_met(people, pair):
 
 def test_a_router_has_no_version_to_pin(people, pair):
     router = a_node(pair, "router-0")
-    scene.a_snapshot(router, version="", kind="router")
+    builders.a_snapshot(router, version="", kind="router")
     assert "1 deployment: 1 met." in read(people.viewer)
     assert "router-0" not in read(people.viewer, ONE)
 
@@ -165,7 +165,7 @@ def test_odd_filters_never_break_the_list(people, pair, query):
 def test_filters_and_pages_follow_each_other(people, monkeypatch):
     monkeypatch.setattr("kvaudit.server.web.settings.pins.page.PAGE_SIZE", 3)
     for number in range(7):
-        scene.a_pair(f"chat-{number}", team=people.team, version="0.5.19" if number % 2 else "0.5.22")
+        builders.a_pair(f"chat-{number}", team=people.team, version="0.5.19" if number % 2 else "0.5.22")
     names = lambda path: re.findall(r"/settings/pins/(chat-\d)/", read(people.viewer, path))  # noqa: E731
     seen, path = [], f"{LIST}?q=chat"
     while path:
@@ -184,7 +184,7 @@ def test_both_pages_take_as_many_queries_for_any_fleet(people, pair, django_asse
         with django_assert_num_queries(9):
             read(people.viewer, ONE)
         for number in range(5):
-            more = scene.a_pair(f"chat-{round}-{number}", team=people.team)
+            more = builders.a_pair(f"chat-{round}-{number}", team=people.team)
             set_pin(engine="sglang", specifier="==0.5.22", actor="system:tests", deployment=more)
             a_node(pair, f"decode-{round}-{number}")
 

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from kvaudit.server.fleet.services import pause_probes
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_user, an_admin
-from tests.server.web import builders as scene
+from tests.server.web import builders
 from tests.server.web.pages import page_text
 
 
@@ -40,7 +40,7 @@ def test_a_reader_is_told_who_may_and_learns_nothing_of_others(people, pair):
 def test_what_needs_a_hand_is_marked(people, pair):
     before = page_text(people.operator.get("/settings/"))
     assert "not paused" in before
-    scene.a_plan(pair)
+    builders.a_plan(pair)
     pause_probes(actor=people.operating_user, deployment=pair)
     after = page_text(people.operator.get("/settings/"))
     assert '<span class="warn">look</span> <bdi>1 deployment paused</bdi>' in after
@@ -50,7 +50,7 @@ def test_what_needs_a_hand_is_marked(people, pair):
 def test_the_index_takes_as_many_queries_for_any_fleet(people):
     client, taken = as_(an_admin()), []
     for round in range(3):
-        scene.a_plan(scene.a_pair(f"chat-{round}", team=people.team), name=f"plan-{round}")
+        builders.a_plan(builders.a_pair(f"chat-{round}", team=people.team), name=f"plan-{round}")
         create_channel(kind="email", name="x", address="a@example.org", actor="system:tests")
         with CaptureQueriesContext(connection) as queries:
             client.get("/settings/")
