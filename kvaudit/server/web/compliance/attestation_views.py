@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
@@ -16,7 +16,7 @@ from kvaudit.server.checklists.scope import Scope, items_of
 from kvaudit.server.web.compliance.claim_forms import NoteForm
 from kvaudit.server.web.kit.download import BYTES, download
 from kvaudit.server.web.kit.forms import render_form, sent
-from kvaudit.server.web.kit.page import SignedIn, page, require, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, page, require
 
 NOT_YOURS = "Attached evidence is read by auditors; the statement and the file's digest are open to you."
 
@@ -68,4 +68,4 @@ def _attestation_or_404(user: User, pk: int) -> Attestation:
     rows = Attestation.objects.visible_to(user).select_related(
         "deployment__team", "team", "author", "ended_by", "evidence"
     )
-    return row_or_404(rows, pk)
+    return get_object_or_404(rows, pk=pk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import messages
 from django.db.models import Q
 from django.http import HttpResponse, HttpResponseBadRequest
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
@@ -18,7 +18,7 @@ from kvaudit.server.checklists.scope import Scope, items_of
 from kvaudit.server.web.compliance import page as compliance
 from kvaudit.server.web.compliance.claim_forms import NoteForm
 from kvaudit.server.web.kit.forms import render_form, sent
-from kvaudit.server.web.kit.page import SignedIn, page, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, page
 
 MOST_PAST = 50
 _JOINED = ("deployment__team", "team", "requester", "decided_by", "ended_by")
@@ -105,4 +105,4 @@ def waiver(request: SignedIn, pk: int) -> HttpResponse:
 
 
 def _waiver_or_404(user: User, pk: int) -> Waiver:
-    return row_or_404(Waiver.objects.visible_to(user).select_related(*_JOINED), pk)
+    return get_object_or_404(Waiver.objects.visible_to(user).select_related(*_JOINED), pk=pk)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from django.contrib import messages
 from django.http import Http404, HttpResponse, HttpResponseBase, QueryDict
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from kvaudit.server import clock
@@ -17,7 +17,7 @@ from kvaudit.server.inquiries.saved_views.services import ViewProblem
 from kvaudit.server.web.history import page as table
 from kvaudit.server.web.kit import csv_file
 from kvaudit.server.web.kit.download import download
-from kvaudit.server.web.kit.page import SignedIn, page, refused, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, page, refused
 from kvaudit.server.web.kit.progress import Live
 
 TYPES = {ExportKind.CSV: "text/csv; charset=utf-8", ExportKind.JSON: "application/json"}
@@ -95,7 +95,7 @@ def file(request: SignedIn, pk: int) -> HttpResponseBase:
 
 
 def _mine_or_404(request: SignedIn, pk: int) -> Export:
-    return row_or_404(Export.objects.filter(user=request.user), pk)
+    return get_object_or_404(Export, pk=pk, user=request.user)
 
 
 def _told(mine: Export) -> dict[str, object]:

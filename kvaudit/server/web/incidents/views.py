@@ -23,7 +23,7 @@ from kvaudit.server.web.incidents.acts import ACTS
 from kvaudit.server.web.kit import markdown as prose
 from kvaudit.server.web.kit.figure import answer
 from kvaudit.server.web.kit.forms import render_form, sent
-from kvaudit.server.web.kit.page import SignedIn, page, require, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.kit.parts import action_items as action_table
 from kvaudit.server.web.kit.parts.incident_file import as_file
 
@@ -198,7 +198,7 @@ def export(request: SignedIn, pk: int, kind: str) -> HttpResponseBase:
 
 def incident_or_404(user: User, pk: int) -> Incident:
     rows = Incident.objects.visible_to(user).select_related("deployment__team")
-    return row_or_404(rows, pk)
+    return get_object_or_404(rows, pk=pk)
 
 
 def _without_folds(markdown: str) -> str:

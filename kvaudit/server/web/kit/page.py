@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 from zoneinfo import ZoneInfo
 
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
-from django.http import Http404, HttpRequest, HttpResponseBadRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBadRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from kvaudit.server.accounts.models import Team, User
 
 Args = ParamSpec("Args")
-Row = TypeVar("Row", bound=Model)
 
 
 class SignedIn(HttpRequest):
@@ -93,14 +91,6 @@ def refused(problem: str) -> HttpResponseBadRequest:
     """The answer of a file or a print that was asked for with an address that makes no sense: what people keep
     must not be of something else than they asked for."""
     return HttpResponseBadRequest(problem, content_type="text/plain; charset=utf-8")
-
-
-def row_or_404(rows: QuerySet[Row], pk: int) -> Row:
-    """The row of that number among ``rows``, which are those that the reader may see. A number that the database does
-    not know names nothing."""
-    if pk > 2**63 - 1:
-        raise Http404
-    return get_object_or_404(rows, pk=pk)
 
 
 def deployment_or_404(user: User, slug: str) -> Deployment:

@@ -7,7 +7,7 @@ says why, and the record knows of it before the reader does.
 from __future__ import annotations
 
 from django.http import Http404, HttpResponse, HttpResponseBase
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 
 from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE, asked_request
 from kvaudit.server import clock
@@ -18,7 +18,7 @@ from kvaudit.server.audits.models import Run, RunEvidence
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.download import BYTES, download
 from kvaudit.server.web.kit.forms import render_form, sent
-from kvaudit.server.web.kit.page import SignedIn, page, require, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.runs.forms import ReasonForm
 
 NOT_YOURS = (
@@ -29,7 +29,7 @@ MOST_SHOWN = 200_000
 
 @page("GET", "POST")
 def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponseBase:
-    run = row_or_404(Run.objects.visible_to(request.user).select_related("deployment__team"), pk)
+    run = get_object_or_404(Run.objects.visible_to(request.user).select_related("deployment__team"), pk=pk)
     require(request.user, "read_evidence", run.deployment.team, NOT_YOURS)
     uses = list(
         RunEvidence.objects.filter(run=run, evidence_id=untrusted.query_text(sha256, 64)).select_related(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits import services
 from kvaudit.server.audits.models import Run
-from kvaudit.server.web.kit.page import SignedIn, page, require, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.kit.parts.audit_kinds import left_out
 from kvaudit.server.web.kit.parts.run_progress import progress_of
 from kvaudit.server.web.runs.page import run_page
@@ -71,4 +71,4 @@ def cancel(request: SignedIn, pk: int) -> HttpResponse:
 
 def _run_or_404(user: User, pk: int) -> Run:
     runs = Run.objects.visible_to(user).with_results().select_related("cancel_requested_by")
-    return row_or_404(runs, pk)
+    return get_object_or_404(runs, pk=pk)

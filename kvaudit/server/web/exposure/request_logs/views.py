@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.contrib import messages
 from django.http import HttpResponse, HttpResponseBase
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.csrf import csrf_exempt, csrf_protect
 
@@ -29,7 +29,7 @@ from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.csv_file import streamed
 from kvaudit.server.web.kit.forms import render_form
 from kvaudit.server.web.kit.largest_body import takes
-from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
 from kvaudit.server.web.kit.progress import Live
 
 MOST_TENANTS = 200
@@ -126,7 +126,7 @@ def _import_or_404(request: SignedIn, slug: str, pk: int) -> LogImport:
     deployment = deployment_or_404(request.user, slug)
     require(request.user, "read_evidence", deployment.team, NOT_YOURS)
     works = LogImport.objects.of(deployment).select_related("log", "requested_by", "deployment__team")
-    work = row_or_404(works, pk)
+    work = get_object_or_404(works, pk=pk)
     if work.live and import_queue.close_lost(only=work):
         work = works.get(pk=work.pk)
     return work
@@ -205,4 +205,4 @@ def _lines(log: RequestLog) -> Iterator[tuple[object, ...]]:
 
 def _log_or_404(deployment: Deployment, pk: int) -> RequestLog:
     logs = RequestLog.objects.of(deployment).select_related("imported_by")
-    return row_or_404(logs, pk)
+    return get_object_or_404(logs, pk=pk)

@@ -17,7 +17,7 @@ from kvaudit.server.notify.channels import KINDS, BadChannel
 from kvaudit.server.notify.models import Channel, Delivery, OutboxMessage
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.forms import render_form, sent
-from kvaudit.server.web.kit.page import SignedIn, page, row_or_404
+from kvaudit.server.web.kit.page import SignedIn, page
 from kvaudit.server.web.settings.channels import page as table
 from kvaudit.server.web.settings.channels.forms import ChannelForm
 
@@ -146,7 +146,7 @@ def _manager(request: SignedIn) -> None:
 
 def _channel_or_404(request: SignedIn, pk: int) -> Channel:
     managed = Channel.objects.visible_to(request.user).select_related("team")
-    return row_or_404(managed, pk)
+    return get_object_or_404(managed, pk=pk)
 
 
 def _chosen(request: SignedIn, channel: Channel) -> OutboxMessage | None:
