@@ -7,6 +7,7 @@ go with ``git mv``; ``from``-imports and dotted names in every tracked text file
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -40,10 +41,26 @@ def main(mapping_file: str) -> None:
         if path.suffix not in TEXT or not path.is_file() or name in ("CHANGELOG.md", "bench/_move.py"):
             continue
         before = path.read_text(encoding="utf-8")
-        after = "\n".join(rewritten(line, mapping, dotted) for line in before.split("\n"))
+        lines = (on_one_line(before, mapping) if path.suffix == ".py" else before).split("\n")
+        after = "\n".join(rewritten(line, mapping, dotted) for line in lines)
         if after != before:
             path.write_text(after, encoding="utf-8")
     git("add", "-A")
+
+
+def on_one_line(text: str, mapping: dict[str, str]) -> str:
+    """Imports of several lines that name a moved module, on one line each (the formatter breaks them again)."""
+    lines = text.split("\n")
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    for node in sorted(imports, key=lambda node: -node.lineno):
+        if node.end_lineno == node.lineno or node.level:
+            continue
+        if not any(f"{node.module}.{name.name}" in mapping for name in node.names):
+            continue
+        names = ", ".join(f"{a.name} as {a.asname}" if a.asname else a.name for a in node.names)
+        lead = lines[node.lineno - 1][: node.col_offset]
+        lines[node.lineno - 1 : node.end_lineno] = [f"{lead}from {node.module} import {names}"]
+    return "\n".join(lines)
 
 
 def rewritten(line: str, mapping: dict[str, str], dotted: re.Pattern[str]) -> str:

@@ -140,10 +140,10 @@ def grown_by(stages: list[Stage], name: str) -> float:
 
 
 def export() -> None:
-    from kvaudit.server.audits.exporting import lines
-    from kvaudit.server.audits.history_query import Question
-    from kvaudit.server.web.spreadsheets import lines as csv_lines
-    from kvaudit.server.web.tables.history import csv_rows, json_parts
+    from kvaudit.server.audits.evidence.export import lines
+    from kvaudit.server.audits.state.history_query import Question
+    from kvaudit.server.web.history.page import csv_rows, json_parts
+    from kvaudit.server.web.kit.csv_file import lines as csv_lines
 
     for name, parts in (
         ("CSV", lambda: csv_lines(csv_rows(lines(Question())))),

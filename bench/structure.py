@@ -1,9 +1,8 @@
 """How easy the house is to live in, in numbers: ``python bench/structure.py``. Reads the source as
 text; runs nothing of it.
 
-Circles count every import, also those under TYPE_CHECKING and inside functions. A slice of the web is a page's
-folder (`web/deployment/`); before there were slices, the page is told from a file's name, and what serves several
-pages and is no kit is a slice of its own. "Policy outside" are constants that name two or more checks and do not
+Circles count every import, also those under TYPE_CHECKING and inside functions. A slice of the web is a folder of
+`web/` with addresses (`web/deployment/urls.py`). "Policy outside" are constants that name two or more checks and do not
 stand in the checks' own room.
 """
 
@@ -19,15 +18,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CHECKS = ("pool", "version", "drift", "exposure", "accounting", "rejection", "coherence", "canary", "prefill",
           "prefix", "concurrency", "session")  # fmt: skip
-SLICES = ("fleet", "deployment", "runs", "plans", "compliance", "exposure", "history", "incidents", "library",
-          "settings", "account")  # fmt: skip
-OF_SLICE = {
-    "run": "runs", "incident": "incidents", "postmortem": "incidents", "actions": "incidents", "channel": "settings",
-    "channels": "settings", "pins": "settings", "pin": "settings", "people": "settings", "users": "settings",
-    "ledger": "settings", "keys": "settings", "tokens": "account", "login": "account", "plan": "plans",
-    "items": "compliance", "claims": "compliance", "request_logs": "exposure", "gate": "deployment",
-    "capacity": "deployment", "timeline": "deployment", "comparison": "history", "advisories": "library",
-}  # fmt: skip
 
 
 def main() -> None:
@@ -123,21 +113,16 @@ def _web(imports: dict[str, set[str]]) -> Iterator[tuple[str, str]]:
         if ".web." in source and ".web." in target and not source.endswith(".urls")
     ]
     at_home = sum(source == target or target == "kit" for source, target in inside)
-    across = sum(source != target and target in SLICES for source, target in inside)
+    across = sum(
+        source != target and f"kvaudit.server.web.{target}.urls" in imports for source, target in inside
+    )
     yield "imports inside the web", str(len(inside))
     yield "of these in their slice or to the kit", f"{100 * at_home / len(inside):.0f} %"
     yield "of these into another page's slice", str(across)
 
 
 def _slice(module: str) -> str:
-    parts = module.split(".web.", 1)[1].split(".")
-    if parts[0] in (*SLICES, "kit", "urls"):
-        return parts[0]
-    words = set(parts) | {word for part in parts for word in part.split("_")} | set(parts[-1:])
-    for word in (parts[-1], *sorted(words)):
-        if word in SLICES or word in OF_SLICE:
-            return OF_SLICE.get(word, word)
-    return ".".join(parts)
+    return module.split(".web.", 1)[1].split(".")[0]
 
 
 def _policy(product: dict[str, Path]) -> list[str]:

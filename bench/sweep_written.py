@@ -37,7 +37,7 @@ def worker(environment: dict[str, str], urls: list[str], deployments: int, round
     from django.utils import timezone
 
     from kvaudit.server.accounts.models import Team
-    from kvaudit.server.audits import executing
+    from kvaudit.server.audits.execution import run_task
     from kvaudit.server.audits.models import Kind, Result, Run, Trigger
     from kvaudit.server.fleet.models import Deployment, Node, NodeSnapshot
 
@@ -63,7 +63,7 @@ def worker(environment: dict[str, str], urls: list[str], deployments: int, round
             for each in fleet
         )
         began = time.perf_counter()
-        done = executing.execute([run.pk for run in runs], kind=Kind.PASSIVE)
+        done = run_task.execute([run.pk for run in runs], kind=Kind.PASSIVE)
         seconds.append(time.perf_counter() - began)
         if done != deployments:
             raise SystemExit(f"only {done} of {deployments} runs were finished")

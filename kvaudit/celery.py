@@ -35,13 +35,13 @@ class OnTime(AnyTask):
     """Seconds that a process of such a worker does nothing."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from kvaudit.server.audits import bells, worker_clocks
+        from kvaudit.server.audits.execution import enqueue, worker_clocks
 
         if self.request.called_directly or worker_clocks.may_work(self.request.hostname or "worker"):
             return super().__call__(*args, **kwargs)
         if self.name in ("kvaudit.audits.tasks.execute_passive", "kvaudit.audits.tasks.execute_active"):
             runs: Any = kwargs.get("run_ids", kwargs.get("run_id", args[0] if args else []))
-            bells.ring_anew(runs if isinstance(runs, list | tuple) else [runs])
+            enqueue.ring_anew(runs if isinstance(runs, list | tuple) else [runs])
         time.sleep(self.rest)
         return None
 

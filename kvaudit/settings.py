@@ -138,10 +138,10 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
-    "kvaudit.server.web.uploads.LargestBody",  # before what reads bodies
+    "kvaudit.server.web.kit.largest_body.LargestBody",  # before what reads bodies
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "kvaudit.server.web.session_use.SessionUse",
+    "kvaudit.server.web.account.session_use.SessionUse",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -154,11 +154,19 @@ FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 
 TEMPLATES = [
     {
-        "BACKEND": "kvaudit.server.web.rendering.Templates",
+        "BACKEND": "kvaudit.server.web.kit.rendering.Templates",
         "NAME": "django",
         "DIRS": [_pages("templates")],
         "APP_DIRS": True,
         "OPTIONS": {
+            "libraries": {
+                "kv": "kvaudit.server.web.kit.tags",
+                "figures": "kvaudit.server.web.kit.figure_tags",
+                "standings": "kvaudit.server.web.kit.parts.item_tags",
+                "incidents": "kvaudit.server.web.kit.parts.incident_tags",
+                "fleet": "kvaudit.server.web.fleet.tags",
+                "compliance": "kvaudit.server.web.compliance.tags",
+            },
             "context_processors": [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
@@ -194,7 +202,7 @@ AUTH_PASSWORD_VALIDATORS = [
 _https = BASE_URL.startswith("https://")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _https
 SESSION_COOKIE_HTTPONLY = True
-CSRF_FAILURE_VIEW = "kvaudit.server.web.kept_text.csrf_failure"
+CSRF_FAILURE_VIEW = "kvaudit.server.web.kit.kept_text.csrf_failure"
 SESSION_ENGINE = "kvaudit.server.accounts.session_store"
 SESSION_COOKIE_AGE = int(SESSION_LONGEST.total_seconds())
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

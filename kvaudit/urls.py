@@ -8,5 +8,5 @@ urlpatterns = [
 ]
 
 # Where a form was refused altogether, what was typed into it is still shown.
-handler403 = "kvaudit.server.web.kept_text.not_allowed"
-handler404 = "kvaudit.server.web.kept_text.not_found"
+handler403 = "kvaudit.server.web.kit.kept_text.not_allowed"
+handler404 = "kvaudit.server.web.kit.kept_text.not_found"

@@ -11,17 +11,17 @@ import orjson
 
 from kvaudit.auditor.advisories.versions import in_range, parse_build
 from kvaudit.auditor.engines import _prometheus
+from kvaudit.auditor.engines.answers import Answer
 from kvaudit.auditor.engines.completion import Dialect
-from kvaudit.auditor.engines.contract import Answer
 from kvaudit.auditor.engines.routers import gateway_workers
-from kvaudit.auditor.engines.sglang import SGLang
+from kvaudit.auditor.engines.sglang.adapter import SGLang
 from kvaudit.auditor.fleetfile import from_csv, from_yaml
 from kvaudit.auditor.text.markers import draw_marker, seeded
 from kvaudit.auditor.text.matcher import Matcher, frame_numbers
 from kvaudit.auditor.text.prompts import draw_nonce
 from kvaudit.auditor.transport import EventParser, Redactor, TransportError
 from kvaudit.auditor.transport.body import Decoder
-from kvaudit.server.inquiries import request_log
+from kvaudit.server.inquiries.request_logs import reader
 
 Parse = Callable[[bytes], object]
 
@@ -119,7 +119,7 @@ def answered(body: bytes) -> object:
 
 
 def log(body: bytes) -> object:
-    return sum(1 for _ in request_log.read(io.BytesIO(body)))
+    return sum(1 for _ in reader.read(io.BytesIO(body)))
 
 
 _KEY = '{"api_key":"abcdef123","x":['

@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from kvaudit.auditor.targets import Target
 from kvaudit.server.accounts import services as accounts
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.accounts.roles import Role
+from kvaudit.server.accounts.sealing import SealBroken
 from kvaudit.server.fleet.models import Deployment, Node
+from kvaudit.server.fleet.target_loader import load_targets
 
 _numbers = itertools.count(1)
 
@@ -47,3 +50,11 @@ def a_node(deployment: Deployment, name: str = "", **fields: Any) -> Node:
     name = name or f"node-{next(_numbers)}"
     fields.setdefault("url", f"http://127.0.0.1:9/{name}")
     return Node.objects.create(deployment=deployment, name=name, **fields)
+
+
+def loaded_target(deployment: Deployment) -> Target:
+    """As a run gets it, keys opened; SealBroken with the sentence where they cannot be."""
+    targets, broken = load_targets([deployment])
+    if broken:
+        raise SealBroken(broken[deployment.pk])
+    return targets[deployment.pk]

@@ -32,14 +32,14 @@ SLOWEST_FIRST = (
     "browser/test_questions.py",
     "browser/test_every_address.py",
     "auditor/prober/test_probe_set.py",
-    "server/checklists/test_querysets.py",
+    "server/checklists/test_models.py",
     "auditor/checks/test_canary.py",
     "browser/test_saved_views.py",
     "browser/test_run_page.py",
     "auditor/checks/test_prefix.py",
     "server/ops/test_slow_clients.py",
     "lab/test_serve.py",
-    "server/audits/test_claiming.py",
+    "server/audits/execution/test_claims.py",
 )
 """By the processor time of each, drills among them; what is not named follows in random order."""
 

@@ -16,7 +16,7 @@ from kvaudit.auditor.fleetfile import schema
 from kvaudit.auditor.verdict import REPORT_SCHEMA
 from kvaudit.celery import app
 from kvaudit.server.accounts import throttle
-from kvaudit.server.inquiries.importing import keyed
+from kvaudit.server.inquiries.request_logs.importer import keyed
 from tests.factories import a_deployment
 
 TASKS = {

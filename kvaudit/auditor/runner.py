@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Anonymous, Audit, History, NodeSeen
 from kvaudit.auditor.checks.node_coverage import naming_unread
-from kvaudit.auditor.engines import reading
-from kvaudit.auditor.engines.contract import Engine
+from kvaudit.auditor.engines import fetch
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.targets import Node, Target
 from kvaudit.auditor.transport import Client, KeyForElsewhere, Limits, TransportError, redact_text, secrets_of
 from kvaudit.auditor.verdict import Result, Verdict
@@ -203,7 +203,7 @@ async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
     try:
         adapters, allow = _adapters(node.engine, node.pointers)
         async with _client(node, allow, seconds=seconds) as client:
-            got = await reading.read_node(
+            got = await fetch.read_node(
                 client, adapters, declared=node.engine not in ("", "auto"), seconds=seconds
             )
     except (TransportError, ValueError) as error:
@@ -226,10 +226,10 @@ async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
 @lru_cache(maxsize=256)
 def _adapters(
     engine: str, pointers: tuple[tuple[str, str], ...]
-) -> tuple[tuple[Engine, ...], frozenset[tuple[str, str]]]:
+) -> tuple[tuple[Adapter, ...], frozenset[tuple[str, str]]]:
     """The adapters for a declared engine and their allow-list; ValueError when there is no such engine."""
-    adapters = reading.adapters_for(engine, pointers)
-    return adapters, reading.allowed(adapters)
+    adapters = fetch.adapters_for(engine, pointers)
+    return adapters, fetch.allowed(adapters)
 
 
 def _client(

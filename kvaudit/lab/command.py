@@ -10,8 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from kvaudit.auditor.commands import arguments as flags
-
-BANNER = "kvaudit lab: a test target, not a serving engine. Loopback only; keys are fake."
+from kvaudit.lab import BANNER
 
 
 def main(argv: Sequence[str]) -> int:
@@ -172,13 +171,13 @@ def _matrix(chosen: argparse.Namespace) -> int:
 
 
 def _restart(chosen: argparse.Namespace) -> int:
-    from kvaudit.lab.story import restart_command
+    from kvaudit.lab.restart import restart_command
 
     return restart_command(chosen.state, chosen.slug, chosen.fault, seconds=chosen.seconds)
 
 
 def _story(chosen: argparse.Namespace) -> int:
-    from kvaudit.lab.story import command
+    from kvaudit.lab.restart import command
 
     return command(["--state", chosen.state] if chosen.state else [])
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from kvaudit.auditor.checks import ACTIVE, MODULES, PASSIVE
 
-NOT_PASS = "fail|inconclusive|error"
 NOT_APPLICABLE: Mapping[str, str] = {"session": "the lab serves no session API"}
 """Checks that have nothing to ask here, and why. They are shown and not counted."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kvaudit.lab.meters import BUCKETS, Histogram
+from kvaudit.lab.counters import BUCKETS, Histogram
 from kvaudit.lab.node import Node
 
 

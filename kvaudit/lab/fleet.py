@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kvaudit.lab.story import follow
+from kvaudit.lab import BANNER
+from kvaudit.lab.restart import follow
 
 if TYPE_CHECKING:
     from kvaudit.lab.serve import Running
@@ -85,7 +86,6 @@ def command(state: str, *, as_json: bool) -> int:
 
 
 async def _serve(state: Path, as_json: bool) -> None:
-    from kvaudit.lab.command import BANNER
     from kvaudit.lab.config import LabConfig
     from kvaudit.lab.serve import serve, until_stopped
 

@@ -21,9 +21,9 @@ from kvaudit.lab import http_base as base
 from kvaudit.lab import sglang_documents as documents
 from kvaudit.lab.clock import now, wall
 from kvaudit.lab.exposition import sglang_metrics
-from kvaudit.lab.leg import Leg, start
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Refused, encode, text_of
+from kvaudit.lab.request_leg import Leg, start
 
 GENERATE, COMPLETIONS, CHAT = "/generate", "/v1/completions", "/v1/chat/completions"
 

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp
 
 from kvaudit.lab import http_base as base
 from kvaudit.lab.clock import wall
-from kvaudit.lab.leg import Leg, start
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, FinishAbort, FinishStop, Refused, encode, text_of
+from kvaudit.lab.request_leg import Leg, start
 from kvaudit.lab.vllm_exposition import vllm_metrics
 
 COMPLETIONS, CHAT, INVOCATIONS = "/v1/completions", "/v1/chat/completions", "/invocations"

@@ -21,7 +21,7 @@ import httpcore
 from starlette.types import ASGIApp, Message
 
 from kvaudit.auditor.transport import Client, Limits
-from kvaudit.auditor.transport.client import in_memory
+from kvaudit.auditor.transport.pool import in_memory
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import Deployment
 

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kvaudit.lab.clock import now
+from kvaudit.lab.config import LabConfig
+from kvaudit.lab.pool import KVPool
 from kvaudit.lab.request import Call, Refused, Request
 
-if TYPE_CHECKING:
-    from kvaudit.lab.node import Node
+
+class NodeLimits:
+    """What follows from a node's settings and its pool (SGLang tp_worker.py: max_req_input_len =
+    min(context, pool) - 6)."""
+
+    config: LabConfig
+    pool: KVPool
+
+    @property
+    def context(self) -> int:
+        return self.config.context_tokens
+
+    @property
+    def max_req_len(self) -> int:
+        return min(self.context, self.pool.capacity) - 1
+
+    @property
+    def max_req_input_len(self) -> int:
+        return self.max_req_len - 5
 
 
-def intake(node: Node, call: Call) -> Request:
+def intake(node: NodeLimits, call: Call) -> Request:
     """A request within ``node``'s limits, or marked with an abort; raises Refused when the front
     door answers and nothing is queued."""
     if node.config.flavour == "vllm":
@@ -20,7 +37,7 @@ def intake(node: Node, call: Call) -> Request:
     return _sglang_intake(node, call)
 
 
-def _sglang_intake(node: Node, call: Call) -> Request:
+def _sglang_intake(node: NodeLimits, call: Call) -> Request:
     """SGLang: the tokenizer manager compares with the context, the scheduler with
     ``max_req_input_len`` (tokenizer_manager.py:1338, managers/utils.py:267)."""
     truncates = node.config.allow_auto_truncate

@@ -13,23 +13,20 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from kvaudit.lab.clock import Compute, now, wait, wall
 from kvaudit.lab.config import LabConfig
-from kvaudit.lab.limits import intake
-from kvaudit.lab.meters import Meters
+from kvaudit.lab.counters import Meters
+from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.limits import NodeLimits, intake
 from kvaudit.lab.model import InductionModel, KVSequence
 from kvaudit.lab.pool import KVPool, Pages, Tokens
 from kvaudit.lab.prefix_cache import Match, PrefixCache
-from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Request, text_of
+from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Request, Row, text_of
 from kvaudit.lab.transfer import Fabric
-
-if TYPE_CHECKING:
-    from kvaudit.lab.faults.base import Faults
 
 log = logging.getLogger(__name__)
 
@@ -46,16 +43,7 @@ class Trace(Protocol):
     def read(self, node: Node, request: Request, sequence: KVSequence) -> None: ...
 
 
-@dataclass(slots=True, eq=False)
-class Row:
-    """A request in the running batch and the sequence that its row points to."""
-
-    request: Request
-    sequence: KVSequence
-    last: int  # the token emitted last, not in the pool yet
-
-
-class Node(ABC):
+class Node(NodeLimits, ABC):
     """One engine process: a pool, a cache, a model, and the limits that follow from them."""
 
     def __init__(
@@ -87,19 +75,6 @@ class Node(ABC):
         self._gpu = asyncio.Lock()
         self._line: deque[tuple[Attempt, asyncio.Future[tuple[Match, Pages]]]] = deque()
         self._wedged: asyncio.Future[None] | None = None
-
-    # --- limits (SGLang tp_worker.py: max_req_input_len = min(context, pool) - 6) ---
-    @property
-    def context(self) -> int:
-        return self.config.context_tokens
-
-    @property
-    def max_req_len(self) -> int:
-        return min(self.context, self.pool.capacity) - 1
-
-    @property
-    def max_req_input_len(self) -> int:
-        return self.max_req_len - 5
 
     @property
     def idle(self) -> bool:
@@ -234,15 +209,15 @@ class Node(ABC):
     async def decode(self, row: Row) -> None:
         """Run a row: emit the first token, then attend and append until the request ends."""
         request = row.request
-        self.faults.restore(self, row)
-        self.faults.assign_row(self, row, self.rows)
+        self.faults.restore(row)
+        self.faults.assign_row(row, self.rows)
         self.rows.append(row)
         try:
             async with self.stage("running"):
                 request.emit(row.last, now())
                 self.meters.first_token.add(now() - request.received)
                 await self._generate(row)
-            self.faults.finished(self, row)
+            self.faults.finished(row)
         finally:
             self.rows.remove(row)
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvaudit.lab.faults.base import Faults
 from kvaudit.lab.pool import Keys, KVPool, Pages, Tokens
-
-if TYPE_CHECKING:
-    from kvaudit.lab.faults.base import Faults
 
 
 @dataclass(slots=True)
@@ -169,8 +165,3 @@ class PrefixCache:
         self._host.move_to_end(kept.host_key)
         while len(self._host) > self.host_pages:
             self._host.popitem(last=False)
-
-
-def strong_hash(previous: bytes, page: bytes) -> bytes:
-    """Chained page hash that does not collide."""
-    return blake2b(page, digest_size=12, key=previous[:64]).digest()

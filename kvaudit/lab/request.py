@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kvaudit.lab.model import PLACEHOLDER
+from kvaudit.lab.model import PLACEHOLDER, KVSequence
 from kvaudit.lab.pool import Tokens
 
 
@@ -81,7 +81,6 @@ class Request:
     finished_reason: Finish | None = None
     to_finish: FinishAbort | None = None
     first_token_at: float | None = None
-    cached_pages_writers: frozenset[int] = frozenset()
     _progress: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -134,3 +133,12 @@ def text_of(tokens: list[int]) -> str:
 def encode(text: str) -> Tokens:
     """Text to token ids: its UTF-8 bytes."""
     return np.frombuffer(text.encode("utf-8", errors="replace"), np.uint8).astype(np.uint16)
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """A request in the running batch and the sequence that its row points to."""
+
+    request: Request
+    sequence: KVSequence
+    last: int  # the token emitted last, not in the pool yet

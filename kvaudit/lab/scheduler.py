@@ -14,10 +14,10 @@ import numpy as np
 
 from kvaudit.lab.clock import now
 from kvaudit.lab.model import KVSequence
-from kvaudit.lab.node import Node, Row
+from kvaudit.lab.node import Node
 from kvaudit.lab.pool import Pages
 from kvaudit.lab.prefix_cache import Match
-from kvaudit.lab.request import FinishAbort, FinishLength, Request
+from kvaudit.lab.request import FinishAbort, FinishLength, Request, Row
 from kvaudit.lab.transfer import Handoff, Room, TransferFailed
 
 

@@ -8,12 +8,11 @@ from django.utils import timezone
 
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.fleet.services import set_pin
-from kvaudit.server.ledger import tasks, verifying
+from kvaudit.server.ledger import tasks, verify_job
 from kvaudit.server.ledger.models import Verification
 from kvaudit.server.ledger.services import Act, record_all
-from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import Channel, OutboxMessage
-from kvaudit.server.notify.services import send_test
+from kvaudit.server.notify.services import create_channel, send_test
 from tests.browser.test_pages import EVIL
 from tests.factories import a_node, a_team
 from tests.server.web import scene
@@ -83,8 +82,8 @@ def ledger_pages() -> dict[str, str]:
         Act("pin.set", "deployment:pin-old pin sglang"),
     ]
     record_all(actor="user:" + "x" * 150, acts=[*acts, *(Act("run.finished", f"run:{n}") for n in range(70))])
-    tasks.verify(verifying.begin(actor="system:tests").pk)
-    waiting = verifying.begin(actor="system:tests")
+    tasks.verify(verify_job.begin(actor="system:tests").pk)
+    waiting = verify_job.begin(actor="system:tests")
     Verification.objects.filter(pk=waiting.pk).update(entries=40)
     return {
         "ledger": "/settings/ledger/",

@@ -14,10 +14,10 @@ from django.test import Client
 from django.urls import reverse
 
 from kvaudit.server.accounts.models import User
-from kvaudit.server.web.urls import urlpatterns
 from tests.browser.looks import PARTS, faults
+from tests.server.web.addresses import PATTERNS
 from tests.server.web.conftest import pair, people  # noqa: F401 - fixtures
-from tests.server.web.views.test_strangers import rows_for
+from tests.server.web.test_strangers import rows_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -33,7 +33,7 @@ def pages(visit: Any, people: Any, pair: Any) -> Pages:  # noqa: F811
     client = Client()
     client.force_login(admin)
     found = {}
-    for pattern in urlpatterns:
+    for pattern in PATTERNS:
         address = reverse(pattern.name, kwargs=given.get(pattern.name, {}))
         answer = client.get(address)
         assert answer.status_code != 404 or pattern.name == "history-export-file", (

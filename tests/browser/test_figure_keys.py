@@ -13,9 +13,9 @@ from playwright.sync_api import expect
 from kvaudit.server.checklists.models import DailyCount
 from tests.browser.test_figures import drawn
 from tests.factories import a_deployment, a_node, a_team
-from tests.server.inquiries.test_importing import brought
-from tests.server.inquiries.test_production import ODD
-from tests.server.web.figures import history
+from tests.server.inquiries.request_logs.test_importer import brought
+from tests.server.inquiries.request_logs.test_production import ODD
+from tests.server.web.deployment import figure_history
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -37,7 +37,7 @@ def told(page: Any, name: str, *keys: str) -> list[str]:
 def test_capacity_without_any_change_says_its_levels(visit: Any) -> None:
     deployment = a_deployment("chat-plain", team=a_team("platform"), engine="sglang", context=1_048_576)
     node, now = a_node(deployment, "prefill-0", role="prefill"), timezone.now()
-    history.a_snapshot(node, now - timedelta(days=2), now, 681_280, "0.5.22")
+    figure_history.a_snapshot(node, now - timedelta(days=2), now, 681_280, "0.5.22")
     visitor = visit()
     page = visitor.go("/d/chat-plain/")
     drawn(page, "#figure-capacity")

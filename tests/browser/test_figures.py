@@ -13,7 +13,8 @@ from kvaudit.server.audits.models import Run
 from tests.browser.looks import axe, faults
 from tests.factories import a_team
 from tests.server.web import scene
-from tests.server.web.figures import history, measured
+from tests.server.web.deployment import figure_history
+from tests.server.web.deployment import figure_measures as measured
 from tests.waiting import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -25,7 +26,7 @@ PLOT = f"{TIMELINE} [data-plot]"
 
 @pytest.fixture
 def past() -> Any:
-    return history.a_past("chat-past", team=a_team("platform"), changes=48)
+    return figure_history.a_past("chat-past", team=a_team("platform"), changes=48)
 
 
 def drawn(page: Any, name: str = TIMELINE) -> Any:
@@ -171,7 +172,7 @@ PLAIN_MARKS = """() => {
 
 def test_five_thousand_marks_are_drawn_at_a_bounded_price(visit):
     """In the time of the browser itself for as many plain marks, so that a slow machine is slow on both sides."""
-    busy = history.a_past(
+    busy = figure_history.a_past(
         "chat-busy", team=a_team("platform"), changes=5_000,
         windows=[{"days": [], "from": "22:00", "to": "06:00", "zone": "UTC"}],
     )  # fmt: skip

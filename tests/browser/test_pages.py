@@ -188,7 +188,7 @@ def test_a_broken_page_looks_like_ours(visit, addresses, monkeypatch):
         raise RuntimeError("a detail nobody should see")
 
     visitor = visit()
-    monkeypatch.setattr("kvaudit.server.web.tables.fleet.all_rows", broken)
+    monkeypatch.setattr("kvaudit.server.web.fleet.page.all_rows", broken)
     with override_settings(DEBUG=False):
         page = visitor.go("/")
     expect(page.get_by_role("heading", name="This page broke")).to_be_visible()

@@ -13,7 +13,7 @@ from kvaudit.server.audits.models import Evidence, Run, RunEvidence
 from tests.browser.looks import WIDTHS, faults
 from tests.factories import a_team
 from tests.server.web import scene
-from tests.server.web.figures.measured import REJECTION, canary
+from tests.server.web.deployment.figure_measures import REJECTION, canary
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

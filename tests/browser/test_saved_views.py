@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from kvaudit.server.accounts.models import User
 from kvaudit.server.inquiries.models import SavedView
-from kvaudit.server.inquiries.views_kept import save_view
+from kvaudit.server.inquiries.saved_views.services import save_view
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team, a_user

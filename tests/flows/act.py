@@ -23,9 +23,9 @@ def main(what, *rest):
 
 def import_(path):
     from kvaudit.server.accounts.models import Team
-    from kvaudit.server.audits.defaults import add_file_plans
-    from kvaudit.server.fleet.importing import import_fleet
-    from kvaudit.server.notify.channels import create_channel
+    from kvaudit.server.audits.schedule.defaults import add_file_plans
+    from kvaudit.server.fleet.import_file import import_fleet
+    from kvaudit.server.notify.services import create_channel
 
     outcome = import_fleet(Path(path).read_text(), "yaml", ACTOR, False, environment=os.environ)
     assert outcome.done, outcome.problems

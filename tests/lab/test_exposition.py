@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from kvaudit.lab.counters import Histogram
 from kvaudit.lab.exposition import Exposition
-from kvaudit.lab.meters import Histogram
 
 
 def test_buckets_are_cumulative_and_end_with_all():

@@ -11,15 +11,15 @@ from django.utils import timezone
 from kvaudit.auditor import checks
 from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.audits.status import status_of
+from kvaudit.server.audits.state.status import status_of
+from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.models import Assessed
-from kvaudit.server.checklists.standing import Status
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.incidents import opening, traffic
+from kvaudit.server.incidents import opening, traffic_gate
 from kvaudit.server.incidents.models import Incident, Kind, Quarantine
-from kvaudit.server.inquiries.exposure import statement_of
-from kvaudit.server.inquiries.spans import Standing
-from kvaudit.server.web.tables.fleet import Row
+from kvaudit.server.inquiries.exposure.report import statement_of
+from kvaudit.server.inquiries.exposure.timespans import Standing
+from kvaudit.server.web.fleet.page import Row
 from tests.server.checklists.claims import a_waiver
 from tests.server.incidents.stage import a_result, a_target, stands
 
@@ -74,8 +74,8 @@ def test_every_consumer_says_the_same(check: str, severity: str) -> None:
     assert status.verdict is Verdict.FAIL or check in checks.where("planned_only")
     row = Row(deployment.pk, deployment.slug, "", "", status)
     assert row.told.startswith("shown by") is leak, "fleet page"
-    answer = traffic.answer(deployment)
-    if check not in traffic.NOT_ASKED:
+    answer = traffic_gate.answer(deployment)
+    if check not in traffic_gate.NOT_ASKED:
         assert answer.verdict is not Verdict.PASS, "gate"
 
 

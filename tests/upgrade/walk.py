@@ -122,8 +122,8 @@ def sealed(client: Any) -> list[int]:
     """Opens the newest sealed texts with a reason; statuses: 409 where the page says why it stays closed."""
     from django.urls import reverse
 
+    from kvaudit.server.audits.evidence.sealed_text import KIND
     from kvaudit.server.audits.models import RunEvidence
-    from kvaudit.server.audits.sealed_text import KIND
 
     found = []
     for use in RunEvidence.objects.filter(kind=KIND).order_by("-run_id")[:5]:
@@ -135,8 +135,8 @@ def sealed(client: Any) -> list[int]:
 
 def credentials() -> dict[str, Any]:
     """How many deployments' keys open, and what is said of those that do not."""
-    from kvaudit.server.fleet.loading import load_targets
     from kvaudit.server.fleet.models import Deployment
+    from kvaudit.server.fleet.target_loader import load_targets
 
     targets, broken = load_targets(Deployment.objects.all())
     opened = [tenant for target in targets.values() for tenant in target.tenants]

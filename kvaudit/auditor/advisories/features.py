@@ -12,39 +12,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from kvaudit.auditor.advisories.versions import Build
-
-AT_LEAST: Mapping[str, Mapping[str, str]] = {
-    "sglang": {
-        "launch_command": "0.5.20",
-        "/ready": "0.5.20",
-        "frontend": "0.5.21",
-        "disaggregation_enable_kv_checksum": "0.5.21",
-        "enable_pd_role_switch": "0.5.21",
-        "disaggregation_decode_host_receive_threshold": "0.5.21",
-        "sglang:num_decode_host_receive_queue_reqs": "0.5.21",
-        "attn_dp_size": "0.5.22",
-        "disaggregation_decode_allocation_policy": "0.5.22",
-        "sglang:decode_deferred_kv_release_total": "0.5.22",
-        "hicache_object_layout": "0.5.23",
-        "enable_http_worker_reuseport": "0.5.23",
-        "sglang:prealloc_full_token_usage": "0.5.23",
-    },
-    "vllm": {
-        "kv_cache_usage_perc": "0.9.0",
-        "inter_token_latency": "0.10.2",
-        "external_prefix_cache": "0.11.2",
-        "request_time_per_output_token": "0.12.0",
-        "prompt_tokens_by_source": "0.16.0",
-        "kv_cache_size_tokens": "0.24.0",
-        "prompt_tokens_cached_by_source": "0.32.0",
-    },
-}
-"""Engine -> trait -> the first release that has it."""
-
-AT_MOST: Mapping[str, Mapping[str, str]] = {
-    "sglang": {"/get_load": "0.5.20", "/weight_version": "0.5.20", "cuda_graph_max_bs": "0.5.18"},
-}
-"""Engine -> trait -> the last release that may have it."""
+from kvaudit.auditor.engines import describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +36,7 @@ class Traits:
 
 def traits(engine: str, features: Mapping[str, bool], build: Build) -> Traits:
     """Compare what was looked for and seen with what the build may have."""
-    first, last = AT_LEAST.get(engine, {}), AT_MOST.get(engine, {})
+    first, last = describe(engine).features_since, describe(engine).features_until
     starts = [Version(first[name]) for name, seen in features.items() if seen and name in first]
     ends = [Version(last[name]) for name, seen in features.items() if seen and name in last]
     denied: list[str] = []

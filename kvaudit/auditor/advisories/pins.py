@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from kvaudit.auditor.advisories.versions import Build, holds, parse_range
+from kvaudit.auditor.engines import ALIASES
 from kvaudit.auditor.text.quoting import quoted
 
 _PIN = re.compile(r"^\s*([A-Za-z][A-Za-z0-9._-]*?)\s*((?:[<>=!~]).*)$")
-ALIASES = {"tensorrt-llm": "trtllm", "tensorrt_llm": "trtllm", "trt-llm": "trtllm", "llama.cpp": "llamacpp"}
-"""Other spellings of engine names -> the adapter's id."""
+OTHERS = {"llama.cpp": "llamacpp"}
+"""Spellings of engines that advisories name and no adapter reads -> the name in the advisories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Pin:
 
 
 def engine_id(name: str) -> str:
-    """The adapter's id of an engine as people write it."""
+    """The engine's id, of an engine as people write it."""
     lowered = name.strip().lower()
-    return ALIASES.get(lowered, lowered)
+    return ALIASES.get(lowered) or OTHERS.get(lowered, lowered)
 
 
 def parse_pin(text: str) -> Pin:

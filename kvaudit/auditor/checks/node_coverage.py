@@ -8,10 +8,10 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
+from kvaudit.auditor.engines import ENGINES
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ROLES = ("prefill", "decode", "unified")
-_ENGINES = frozenset({"sglang", "vllm", "trtllm", "generic"})
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
@@ -97,7 +97,7 @@ def sentence(text: str) -> str:
     """Capital first letter (but names stay as they are written) and one full stop."""
     text = text.strip().rstrip(".")
     first = text.partition(" ")[0]
-    named = first in _ENGINES or any(not char.isalpha() for char in first.rstrip(",;:"))
+    named = first in ENGINES or any(not char.isalpha() for char in first.rstrip(",;:"))
     return f"{text if named else text[:1].upper() + text[1:]}." if text else ""
 
 

@@ -126,11 +126,6 @@ def voids(trials: Iterable[Trial]) -> str:
     )
 
 
-def denied(trials: Iterable[Trial]) -> Trial | None:
-    """The first trial that the target refused for its key: an error, nothing was learnt."""
-    return next((one for one in trials if one.outcome is Outcome.DENIED), None)
-
-
 MOST_KEPT = 1_200
 """Pieces of one result: request, answer and sealed text of every request of a full canary, which asks 360."""
 
@@ -180,6 +175,49 @@ def saying(check: str, measures: dict[str, Any], does_not_prove: str, evidence: 
         )
 
     return result
+
+
+class Sighting(Protocol):
+    """Words of ours in an answer; of a decoy where nobody was ever sent them."""
+
+    @property
+    def decoy(self) -> bool: ...
+
+
+CHECK_THE_KEY = "Check the key and run again; a refused key is not retried."
+
+
+def key_refused(trials: Iterable[Trial]) -> str:
+    """The sentence of the first trial that the target refused for its key; "" where there is none."""
+    refused = next((one for one in trials if one.outcome is Outcome.DENIED), None)
+    if refused is None:
+        return ""
+    return f"The entry refused the key of tenant {refused.tenant} ({refused.status}): nothing was learnt."
+
+
+def nothing_learnt(result: Say, trials: Iterable[Trial], sightings: Iterable[Sighting] = ()) -> Result | None:
+    """The *error* that comes before whatever else a verdict would say: our own matcher is at fault, or a key was
+    refused. None where neither is so."""
+    if any(one.decoy for one in sightings):
+        return result(
+            Verdict.ERROR,
+            "A marker that was never sent to anybody was found in an answer: the matcher or its word list is at fault, "
+            "and nothing was learnt about the target.",
+            "Report this with the evidence; do not trust other results of this version that search for markers.",
+        )
+    if refused := key_refused(trials):
+        return result(Verdict.ERROR, refused, CHECK_THE_KEY)
+    return None
+
+
+def no_longer_healthy(result: Say, after: str, problem: str) -> Result:
+    """The *fail* of a deployment that did not survive what it was asked."""
+    return result(
+        Verdict.FAIL,
+        f"The deployment is no longer healthy after {after}: {problem}",
+        "Restart it and look at its memory and queues.",
+        "high",
+    )
 
 
 def pool_use(counters: Mapping[str, float]) -> dict[str, float]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from kvaudit.auditor import report
+from kvaudit.auditor.engines import NAMES
 from kvaudit.auditor.text.quoting import without_keys
 from kvaudit.auditor.verdict import Verdict
 
@@ -53,7 +54,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--target", metavar="FILE", help="a fleet file instead of --node")
     target.add_argument("--deployment", metavar="SLUG", default="", help="which deployment is meant")
-    target.add_argument("--engine", default="auto", help="sglang, vllm, trtllm, generic or auto (default)")
+    target.add_argument("--engine", default="auto", help=f"{', '.join(NAMES)} or auto (default)")
     rules = parser.add_argument_group("what is asked of it")
     rules.add_argument("--context", metavar="TOKENS", help="the context length promised to clients")
     rules.add_argument("--headroom", metavar="FACTOR", help="pool >= FACTOR x context (default 1.25)")

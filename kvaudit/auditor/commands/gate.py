@@ -16,7 +16,7 @@ from kvaudit.auditor.checks import PASSIVE
 from kvaudit.auditor.checks.contract import Audit, History, NodeSeen
 from kvaudit.auditor.checks.node_coverage import naming_unread
 from kvaudit.auditor.commands import arguments as flags
-from kvaudit.auditor.commands.given import chosen
+from kvaudit.auditor.commands.target_arguments import chosen
 from kvaudit.auditor.targets import Target
 from kvaudit.auditor.verdict import Result, Verdict, roll_up, worse
 
@@ -90,7 +90,7 @@ def _server(given: Namespace) -> Any:
         if given.token_env:
             raise flags.UsageError("--token-env is the token for --server; give --server URL as well.")
         return None
-    from kvaudit.auditor.commands.consult import prepared
+    from kvaudit.auditor.commands.server_gate import prepared
 
     return prepared(given)
 
@@ -107,7 +107,7 @@ async def _gate(
     if consult is None:
         document["history"] = None
         return document, report.line(verdict, results, NOT_CONSULTED)
-    from kvaudit.auditor.commands.consult import ask
+    from kvaudit.auditor.commands.server_gate import ask
 
     answer = await ask(consult, document)
     if answer.body.get("edge_limit_seen_refusing") is True:

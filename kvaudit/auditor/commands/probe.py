@@ -12,7 +12,7 @@ from kvaudit.auditor import report, runner
 from kvaudit.auditor.checks import ACTIVE, CHECKS, MODULES, PASSIVE, no_such
 from kvaudit.auditor.checks.contract import NodeSeen
 from kvaudit.auditor.commands import arguments as flags
-from kvaudit.auditor.commands.given import chosen
+from kvaudit.auditor.commands.target_arguments import chosen
 from kvaudit.auditor.targets import Target
 from kvaudit.auditor.verdict import Result, Verdict
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from kvaudit.auditor.engines.contract import Answer, Answers
+from kvaudit.auditor.engines.answers import Answer, Answers
 from kvaudit.auditor.readings import Reading, read, unknown
 
 LONGEST_LIST = 4096

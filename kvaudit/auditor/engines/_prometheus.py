@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kvaudit.auditor.engines.contract import Answer
+from kvaudit.auditor.engines.answers import Answer
 
 LINES = 50_000
 BYTES_PER_LINE = 50

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from kvaudit.auditor.engines import _prometheus
-from kvaudit.auditor.engines.contract import Answer
+from kvaudit.auditor.engines.answers import Answer
 from kvaudit.auditor.readings import EngineFacts, whole_number
 from kvaudit.auditor.text.spelling import Prompt
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kvaudit.auditor.engines import _json, _prometheus
-from kvaudit.auditor.engines.contract import Answers, Step
+from kvaudit.auditor.engines.answers import Answers, Step
 from kvaudit.auditor.readings import EngineFacts, Reading, Worker, text, unknown
 
 STEPS = (

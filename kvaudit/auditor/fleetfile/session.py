@@ -18,7 +18,7 @@ from kvaudit.auditor.checks.session.api import (
     names_in,
     path_problem,
 )
-from kvaudit.auditor.engines.generic import pointer_problem
+from kvaudit.auditor.engines.generic.pointers import pointer_problem
 from kvaudit.auditor.fleetfile import values
 from kvaudit.auditor.fleetfile.reader import Reader
 from kvaudit.auditor.fleetfile.tree import Branch

@@ -65,9 +65,9 @@ def name(value: object) -> str:
 def engine(value: object) -> str:
     """An adapter's id, also where it was written otherwise (TensorRT-LLM), or auto."""
     from kvaudit.auditor.advisories.pins import engine_id
-    from kvaudit.auditor.engines import MODULES
+    from kvaudit.auditor.engines import NAMES
 
-    return choice(engine_id(plain_text(value, "engine")), "engine", ("auto", *MODULES))
+    return choice(engine_id(plain_text(value, "engine")), "engine", ("auto", *NAMES))
 
 
 def tokens(value: object, name: str) -> int:
@@ -215,15 +215,15 @@ def pin(value: object) -> str:
     """A pin such as ``sglang>=0.5.22``: an engine, then a PEP 440 range. An engine that is not read is
     refused: its pin would decide nothing, and stand in the place of the one that was shipped."""
     from kvaudit.auditor.advisories.pins import parse_pin
-    from kvaudit.auditor.engines import MODULES
+    from kvaudit.auditor.engines import NAMES
 
     text = plain_text(value, "a pin", longest=100)
     try:
         engine = parse_pin(text).engine
     except ValueError as problem:
         raise Wrong(str(problem)) from None
-    if engine not in MODULES:
-        raise Wrong(f"The pin {quoted(text)} is for no engine that is read; {suggestion(engine, MODULES)}")
+    if engine not in NAMES:
+        raise Wrong(f"The pin {quoted(text)} is for no engine that is read; {suggestion(engine, NAMES)}")
     return text
 
 

@@ -14,7 +14,7 @@ import orjson
 
 from kvaudit.auditor.checks.prober_protocol import Stop
 from kvaudit.auditor.checks.session.api import Answer, Fill, SessionPlan, Step, fits, render_body, render_path
-from kvaudit.auditor.engines.generic import follow
+from kvaudit.auditor.engines.generic.pointers import follow
 from kvaudit.auditor.prober.silence import until_stopped
 from kvaudit.auditor.targets import Credentials, Target
 from kvaudit.auditor.text.markers import Draw, seeded

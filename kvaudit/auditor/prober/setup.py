@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kvaudit.auditor import engines
 from kvaudit.auditor.checks.contract import NodeSeen, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits
-from kvaudit.auditor.engines import reading
+from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.prober.network import UNKNOWN_REPLICA, CannotAsk, NetworkProber
 from kvaudit.auditor.prober.replies import Seal
 from kvaudit.auditor.prober.spending import Spent
@@ -111,7 +111,7 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
             "The model's name is neither declared nor shown by a node: give it.",
             needs="Give the model's name (kvaudit probe --model, model in the fleet file).",
         )
-    allow = reading.allowed([adapter])
+    allow = fetch.allowed([adapter])
     limits = limits_of(nodes, target.rules)
     spent = permission.spent if permission.spent is not None else Spent()
     spent.begin()

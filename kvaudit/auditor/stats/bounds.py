@@ -1,4 +1,4 @@
-"""Bounds on rates from few events: what a clean run may claim, and how many trials that takes.
+"""Bounds on rates from few events: what a clean run may claim.
 
 Without numpy and scipy: a verified leak is counted with these, and must be said by the base installation too.
 """
@@ -6,14 +6,6 @@ Without numpy and scipy: a verified leak is counted with these, and must be said
 from __future__ import annotations
 
 import math
-
-
-def trials_for_power(rate: float, power: float = 0.95) -> int:
-    """Trials so that at least one hit is seen with probability ``power`` when each hits with
-    probability ``rate``: ceil(ln(1 - power) / ln(1 - rate)). ValueError outside (0, 1)."""
-    if not (0 < rate < 1 and 0 < power < 1):
-        raise ValueError("rate and power lie strictly between 0 and 1")
-    return math.ceil(math.log1p(-power) / math.log1p(-rate))
 
 
 def upper_bound(hits: int, trials: int, confidence: float = 0.95) -> float:

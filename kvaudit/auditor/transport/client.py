@@ -8,41 +8,27 @@ behind each other, and leaving the upper layer away saves more than half of the 
 from __future__ import annotations
 
 import asyncio
-import ssl
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
-from typing import Any
 
 import httpcore
 
-from kvaudit.auditor.transport import tls
 from kvaudit.auditor.transport.addresses import (
     BaseURL,
-    PinnedBackend,
     Resolve,
     parse_base_url,
     system_resolve,
 )
 from kvaudit.auditor.transport.answers import Response, StreamedResponse, now
-from kvaudit.auditor.transport.aside import aside
 from kvaudit.auditor.transport.body import Decoder
-from kvaudit.auditor.transport.errors import DeadlineExceeded, PathNotAllowed, Redirected
+from kvaudit.auditor.transport.errors import DeadlineExceeded, PathNotAllowed
 from kvaudit.auditor.transport.headers import OPEN_HEADERS, check_headers, printable, secrets_of
 from kvaudit.auditor.transport.limits import MAX_BODY, USUAL, Limits
+from kvaudit.auditor.transport.pool import USER_AGENT, TLSFiles, open_pool, refuse_redirect, timeouts
 from kvaudit.auditor.transport.redaction import Redactor
 from kvaudit.auditor.transport.sentences import sentences
 
-USER_AGENT = "kvaudit"
-IDLE_SECONDS = 4.0
-"""Unused connections are closed after this; uvicorn closes its side after 5 s."""
-
 _KEPT_HEADERS = ("content-type", "server", "retry-after", "x-request-id")
-
-
-in_memory: ContextVar[Callable[[BaseURL], Any] | None] = ContextVar("in_memory", default=None)
-"""A network in memory instead of sockets, for a lab on its virtual clock: base URL -> a pool with
-``handle_async_request`` and ``aclose``. None, always outside the lab = the real one."""
 
 
 class Client:
@@ -76,7 +62,7 @@ class Client:
         self._headers = tuple(headers)
         check_headers(self._headers)
         self.redactor = Redactor([*secrets_of(self._headers), *redact])
-        self._tls_files = (ca_file, client_cert, client_key, tls_folder)
+        self._tls_files = TLSFiles(ca_file, client_cert, client_key, tls_folder)
         self._resolve = resolve
         self._max_connections = max_connections
         self._pool: httpcore.AsyncConnectionPool | None = None
@@ -182,41 +168,19 @@ class Client:
             port=self.base.port,
             target=target.encode("ascii", "strict"),
         )
-        timeout = {
-            "connect": limits.connect,
-            "read": limits.read,
-            "write": limits.read,
-            "pool": limits.total,
-        }
         return httpcore.Request(
             method,
             url,
             headers=[(name.encode("ascii"), value.encode("latin-1")) for name, value in fields],
             content=content or b"",
-            extensions={"timeout": timeout},
+            extensions={"timeout": timeouts(limits)},
         )
 
     async def _open_pool(self) -> httpcore.AsyncConnectionPool:
-        """Under the deadline of the first request: TLS files are read beside the loop, which a slow disk must not
-        stop."""
+        """Once, under the deadline of the first request."""
         async with self._opening:
-            if self._pool is not None:
-                return self._pool
-            network = in_memory.get()
-            if network is not None:
-                pool: httpcore.AsyncConnectionPool = network(self.base)
-                self._pool = pool
-                return pool
-            context: ssl.SSLContext | None = None
-            if self.base.scheme == "https":
-                context = await aside(lambda: tls.context(*self._tls_files), "tls files")
-            self._pool = httpcore.AsyncConnectionPool(
-                ssl_context=context,
-                max_connections=self._max_connections,
-                max_keepalive_connections=self._max_connections,
-                keepalive_expiry=IDLE_SECONDS,
-                network_backend=PinnedBackend(self._resolve),
-            )
+            if self._pool is None:
+                self._pool = await open_pool(self.base, self._tls_files, self._resolve, self._max_connections)
             return self._pool
 
     def _answer(
@@ -225,12 +189,7 @@ class Client:
         headers = {
             name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers
         }
-        if 300 <= response.status < 400 and response.status != 304:
-            wanted = printable(self.redactor.text(headers.get("location", "")).partition("?")[0])
-            raise Redirected(
-                f"{where} answered {response.status} and wanted to send us to {wanted or 'nowhere named'}: "
-                "redirects are never followed. Give the address of the engine itself."
-            )
+        refuse_redirect(response.status, headers.get("location", ""), where, self.redactor)
         decoder = Decoder(headers.get("content-encoding", ""), limits.body, where)
         decoder.check_announced(headers.get("content-length", ""))
         kept = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
@@ -39,11 +39,6 @@ class Rule:
         """How narrow it is: prefix length in bits, then whether it names ports."""
         bits = address.max_prefixlen if self.network is None else self.network.prefixlen
         return bits, self.ports is not None
-
-
-def parse_rules(texts: Iterable[str]) -> tuple[Rule, ...]:
-    """Raises `BadRule`."""
-    return tuple(parse_rule(text) for text in texts)
 
 
 def parse_rule(text: str) -> Rule:

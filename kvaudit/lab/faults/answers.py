@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kvaudit.lab.faults.base import Faults
 from kvaudit.lab.model import PAST
-from kvaudit.lab.node import Node, Row
 from kvaudit.lab.pool import Keys, Tokens
+from kvaudit.lab.request import Row
 
 
 class Crossed(Faults):
@@ -33,7 +33,7 @@ class Crossed(Faults):
     )
     RATE = 0.1
 
-    def assign_row(self, node: Node, row: Row, rows: Sequence[Row]) -> None:
+    def assign_row(self, row: Row, rows: Sequence[Row]) -> None:
         others = self._candidates(row, rows)
         if others and self.random.random() < self.RATE:
             other = self.random.choice(others)
@@ -80,7 +80,7 @@ class SnapshotRestore(Faults):
         super().__init__(seed)
         self._snapshots: deque[Snapshot] = deque(maxlen=4)
 
-    def finished(self, node: Node, row: Row) -> None:
+    def finished(self, row: Row) -> None:
         sequence, size = row.sequence, row.sequence.pool.page_size
         full = len(row.request.input_ids) // size
         if full < 2:
@@ -99,7 +99,7 @@ class SnapshotRestore(Faults):
             )
         )
 
-    def restore(self, node: Node, row: Row) -> None:
+    def restore(self, row: Row) -> None:
         if not self._snapshots or self.random.random() >= self.RATE:
             return
         old, sequence = self._snapshots[-1], row.sequence

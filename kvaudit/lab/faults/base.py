@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvaudit.lab.prefix_cache import strong_hash
-from kvaudit.lab.request import FinishAbort, Request
+from kvaudit.lab.limits import NodeLimits
+from kvaudit.lab.request import FinishAbort, Request, Row
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from kvaudit.lab.config import LabConfig
-    from kvaudit.lab.node import Node, Row
     from kvaudit.lab.pool import Pages, Tokens
 
 
@@ -51,11 +51,11 @@ class Faults:
         """Whether prefill's refusal reaches the decode leg of the same request."""
         return True
 
-    def wedges(self, node: Node, prompt_tokens: int) -> bool:
+    def wedges(self, node: NodeLimits, prompt_tokens: int) -> bool:
         """Whether this prompt blocks the engine."""
         return False
 
-    def wedges_decode(self, node: Node, prompt_tokens: int) -> bool:
+    def wedges_decode(self, node: NodeLimits, prompt_tokens: int) -> bool:
         """Whether decoding after this prompt, and after every other, goes no further than its first token."""
         return False
 
@@ -109,13 +109,13 @@ class Faults:
         return 0.0
 
     # --- decode ---
-    def assign_row(self, node: Node, row: Row, rows: Sequence[Row]) -> None:
+    def assign_row(self, row: Row, rows: Sequence[Row]) -> None:
         """A request joins the batch: which pages its row points to."""
 
-    def restore(self, node: Node, row: Row) -> None:
+    def restore(self, row: Row) -> None:
         """Before the first step: whether an earlier session's state is put in place."""
 
-    def finished(self, node: Node, row: Row) -> None:
+    def finished(self, row: Row) -> None:
         """A row has ended: whether its session is kept."""
 
     def worn(self, tokens: Tokens, served: int) -> Tokens:
@@ -162,3 +162,8 @@ class Faults:
     def next_pools(self, served: int, config: LabConfig) -> tuple[int, int] | None:
         """Pools after a restart that is due now, or None."""
         return None
+
+
+def strong_hash(previous: bytes, page: bytes) -> bytes:
+    """Chained page hash that does not collide."""
+    return blake2b(page, digest_size=12, key=previous[:64]).digest()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import ClassVar
 
-from kvaudit.lab.faults.base import Faults
-from kvaudit.lab.prefix_cache import strong_hash
+from kvaudit.lab.faults.base import Faults, strong_hash
 
 
 class PhantomCache(Faults):

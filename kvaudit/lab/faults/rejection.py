@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from kvaudit.lab.config import ENLARGED_POOL, LabConfig
 from kvaudit.lab.faults.base import Faults
-from kvaudit.lab.node import Node
+from kvaudit.lab.limits import NodeLimits
 from kvaudit.lab.pool import Pages
 from kvaudit.lab.request import FinishAbort, Request
 
@@ -142,7 +142,7 @@ class WedgeAtLimit(Faults):
         super().__init__(seed)
         self._stuck = False
 
-    def wedges(self, node: Node, prompt_tokens: int) -> bool:
+    def wedges(self, node: NodeLimits, prompt_tokens: int) -> bool:
         vllm = node.config.flavour == "vllm"
         limit = node.pool.capacity - node.pool.page_size + 1 if vllm else node.max_req_input_len
         self._stuck = self._stuck or prompt_tokens >= limit
@@ -160,12 +160,12 @@ class Wedge(WedgeAtLimit):
     name = "wedge"
     reports: ClassVar[tuple[str, ...]] = ("vllm#41069", "vllm#35541")
 
-    def wedges(self, node: Node, prompt_tokens: int) -> bool:
+    def wedges(self, node: NodeLimits, prompt_tokens: int) -> bool:
         self._stuck = self._stuck or self._over(node, prompt_tokens)
         return self._stuck
 
     @staticmethod
-    def _over(node: Node, prompt_tokens: int) -> bool:
+    def _over(node: NodeLimits, prompt_tokens: int) -> bool:
         return prompt_tokens >= node.max_req_input_len - 1
 
 
@@ -176,14 +176,14 @@ class WedgeDecode(Wedge):
     name = "wedge_decode"
     reports = ("vllm#27181",)
 
-    def wedges(self, node: Node, prompt_tokens: int) -> bool:
+    def wedges(self, node: NodeLimits, prompt_tokens: int) -> bool:
         return False
 
-    def wedges_decode(self, node: Node, prompt_tokens: int) -> bool:
+    def wedges_decode(self, node: NodeLimits, prompt_tokens: int) -> bool:
         return super().wedges(node, prompt_tokens)
 
     @staticmethod
-    def _over(node: Node, prompt_tokens: int) -> bool:
+    def _over(node: NodeLimits, prompt_tokens: int) -> bool:
         # Decode's pool is larger than prefill's, and it is prefill that refuses.
         prefill = node.config.pool("unified" if node.config.unified else "prefill")
         return prompt_tokens >= min(prefill, node.context) - 256

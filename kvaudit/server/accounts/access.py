@@ -1,17 +1,29 @@
-"""What a user may do: fleet-wide role, roles by team, and `can`."""
+"""What a user may do: fleet-wide role, roles by team, and `can`.
+
+Knows the models of accounts only by their shape: their querysets ask here which rows a user may see.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from django.contrib.auth.models import AbstractUser
 
 from kvaudit.server.accounts.roles import ABILITIES, Role
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser
 
-    from kvaudit.server.accounts.models import Team, User
+
+class Team(Protocol):
+    """A team as far as permissions look at it."""
+
+    @property
+    def pk(self) -> int: ...
+    @property
+    def slug(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,7 @@ class Access:
 NOBODY = Access(None, {})
 
 
-def access_of(user: User | AnonymousUser) -> Access:
+def access_of(user: AbstractUser | AnonymousUser) -> Access:
     """The user's roles: two queries, then kept on this instance (as Django keeps permissions)."""
     if not user.is_authenticated or not user.is_active:
         return NOBODY
@@ -50,13 +62,13 @@ def access_of(user: User | AnonymousUser) -> Access:
     return kept
 
 
-def forget_access(user: User) -> None:
+def forget_access(user: AbstractUser) -> None:
     """After a role of this very instance changed."""
     if hasattr(user, "_kvaudit_access"):
         del user._kvaudit_access
 
 
-def can(user: User | AnonymousUser, ability: str, team: Team | int | None = None) -> bool:
+def can(user: AbstractUser | AnonymousUser, ability: str, team: Team | int | None = None) -> bool:
     """Whether the user has ``ability`` (a key of `ABILITIES`) for that team; without a team:
     fleet-wide. Raises KeyError for an unknown ability."""
     least = ABILITIES[ability]
@@ -67,15 +79,15 @@ def can(user: User | AnonymousUser, ability: str, team: Team | int | None = None
     return role is not None and role.includes(least)
 
 
-def can_somewhere(user: User | AnonymousUser, ability: str) -> bool:
+def can_somewhere(user: AbstractUser | AnonymousUser, ability: str) -> bool:
     """Fleet-wide or in at least one team: whether a menu entry or an import form makes sense."""
     access = access_of(user)
     return access.everywhere(ability) or bool(access.team_ids_where(ability))
 
 
-def _load(user: User) -> Access:
+def _load(user: AbstractUser) -> Access:
     fleet = Role.ADMIN if user.is_superuser else _strongest(user.groups.values_list("name", flat=True))
-    memberships = user.memberships.values_list("team_id", "role__name")
+    memberships = user.memberships.values_list("team_id", "role__name")  # type: ignore[attr-defined]
     teams = {team_id: role for team_id, name in memberships if (role := _role(name)) is not None}
     return Access(fleet, teams)
 
@@ -97,11 +109,9 @@ def require(actor: object, ability: str, team: Team | None = None) -> None:
     writes through a service."""
     from django.core.exceptions import PermissionDenied
 
-    from kvaudit.server.accounts.models import User
-
     if isinstance(actor, str) and actor:
         return
-    if not isinstance(actor, User) or not can(actor, ability, team):
+    if not isinstance(actor, AbstractUser) or not can(actor, ability, team):
         where = f" for team {team.slug}" if team is not None else ""
         raise PermissionDenied(
             f"{ability.replace('_', ' ').capitalize()}{where}: your role does not allow it."

@@ -1,14 +1,20 @@
-"""Users, teams, memberships and API tokens."""
+"""Users, teams, memberships and API tokens, and what a user may see of them."""
 
 from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth.models import AbstractUser, Group
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from kvaudit.server import clock
-from kvaudit.server.accounts.querysets import ApiTokenQuerySet, SessionQuerySet, TeamQuerySet
+from kvaudit.server.accounts.access import access_of, can
 from kvaudit.server.accounts.roles import Role
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
 
 
 class User(AbstractUser):
@@ -18,6 +24,22 @@ class User(AbstractUser):
     must_change_password = models.BooleanField(
         default=False, help_text="Set for one-time passwords; pages ask for a new one first."
     )
+
+
+class TeamQuerySet(models.QuerySet["Team"]):
+    def visible_to(self, user: User | AnonymousUser) -> TeamQuerySet:
+        """Teams of which the user is a member; all for whoever holds a fleet-wide role."""
+        access = access_of(user)
+        if access.fleet_role is not None:
+            return self.all()
+        return self.filter(pk__in=access.team_roles)
+
+    def where_can(self, user: User | AnonymousUser, ability: str) -> TeamQuerySet:
+        """Teams for which the user has the ability (a key of `ABILITIES`)."""
+        access = access_of(user)
+        return (
+            self.all() if access.everywhere(ability) else self.filter(pk__in=access.team_ids_where(ability))
+        )
 
 
 class Team(models.Model):
@@ -53,9 +75,32 @@ class Membership(models.Model):
         return f"{self.user} in {self.team}"
 
 
+def managed_users(user: User | AnonymousUser) -> models.QuerySet[User]:
+    """Whose roles the user may see and give: everybody's for an administrator of every team, members' for
+    one of some teams."""
+    access = access_of(user)
+    if access.everywhere("manage_accounts"):
+        return User.objects.all()
+    teams = access.team_ids_where("manage_accounts")
+    return User.objects.filter(memberships__team__in=teams).distinct()
+
+
 class TokenScope(models.TextChoices):
     READ = "read", "Read results"
     GATE = "gate", "Ask the gate"
+
+
+class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
+    def usable(self, at: datetime) -> ApiTokenQuerySet:
+        """Not revoked, not expired, owner active."""
+        current: Any = models.Q(expires_at=None) | models.Q(expires_at__gt=at)
+        return self.filter(current, revoked_at=None, owner__is_active=True)
+
+    def visible_to(self, user: User | AnonymousUser) -> ApiTokenQuerySet:
+        """One's own; all for an admin."""
+        if can(user, "manage_tokens"):
+            return self.all()
+        return self.filter(owner_id=user.pk) if user.pk else self.none()
 
 
 class ApiToken(models.Model):
@@ -89,9 +134,15 @@ class ApiToken(models.Model):
         return scope in self.scopes
 
 
+class SessionQuerySet(models.QuerySet["Session"]):
+    def lasting(self, at: datetime) -> SessionQuerySet:
+        """Neither idle for too long nor begun too long ago."""
+        return self.filter(expires_at__gt=at)
+
+
 class Session(models.Model):
     """One browser that is logged in. ``key_hash`` is a keyed hash of the cookie (`session_store`);
-    ``address`` a bucket (`kvaudit.server.accounts.addresses`)."""
+    ``address`` a bucket (`kvaudit.server.accounts.ip_addresses`)."""
 
     key_hash = models.CharField(max_length=64, unique=True)
     data = models.TextField()

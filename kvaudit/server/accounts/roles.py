@@ -26,6 +26,15 @@ class Role(StrEnum):
         return self.rank >= other.rank
 
 
+ALLOWS: dict[Role, str] = {
+    Role.VIEWER: "reads status, results and plans",
+    Role.AUDITOR: "also reads kept answers of engines and the ledger",
+    Role.OPERATOR: "also runs audits, edits fleet, keys, plans and incidents, attests",
+    Role.APPROVER: "also approves waivers and gives consent to prompts at the limit",
+    Role.ADMIN: "also gives roles and manages channels",
+}
+"""What each role adds to the one above it, in a few words."""
+
 _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 ABILITIES: dict[str, Role] = {

@@ -15,9 +15,9 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.models import ApiToken, TokenScope
 from kvaudit.server.api.bearer import require_scope, visible_deployment
 from kvaudit.server.api.schemas import Problem, Verdict
+from kvaudit.server.checklists.evaluation import Cell, Status
 from kvaudit.server.checklists.matrix import Row
 from kvaudit.server.checklists.models import Assessed
-from kvaudit.server.checklists.standing import Cell, Status
 
 router = Router()
 

@@ -25,9 +25,9 @@ from kvaudit.server.api.schemas import (
     GateReason,
     Problem,
 )
-from kvaudit.server.audits.status import DeploymentStatus, status_of, statuses
+from kvaudit.server.audits.state.status import DeploymentStatus, status_of, statuses
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.incidents import traffic
+from kvaudit.server.incidents import traffic_gate
 
 api = NinjaAPI(
     title="kvaudit",
@@ -56,7 +56,7 @@ class TokenRequest(HttpRequest):
     summary="May this deployment take traffic, as far as history knows?",
 )
 def ask_gate(request: TokenRequest, slug: str, question: GateQuestion) -> GateAnswer:
-    found = traffic.answer(visible_deployment(request.auth, slug, TokenScope.GATE.value))
+    found = traffic_gate.answer(visible_deployment(request.auth, slug, TokenScope.GATE.value))
     return GateAnswer(
         deployment=found.deployment,
         verdict=found.verdict.value,

@@ -9,6 +9,6 @@ class AuditsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from kvaudit.server.audits import rederived
+        from kvaudit.server.audits.state import record_check
 
-        rederived.register()
+        record_check.register()

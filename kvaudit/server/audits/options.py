@@ -59,5 +59,5 @@ MOST_ATTEMPTS = 2
 
 
 def evidence_days() -> float:
-    """How long stored bodies of runs that did not fail are kept (`kvaudit.server.audits.retention`); 0: for good."""
+    """How long stored bodies of runs that did not fail are kept (`evidence.retention`); 0: for good."""
     return _number("EVIDENCE_DAYS", 400)

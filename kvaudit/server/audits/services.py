@@ -13,10 +13,12 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import User
-from kvaudit.server.audits import bells, outcome, recording, suspending
-from kvaudit.server.audits.defaults import ensure_default_plans, missing_for
+from kvaudit.server.audits.execution import enqueue, recording, run_verdict
+from kvaudit.server.audits.execution import suspension as suspending
+from kvaudit.server.audits.execution.outcome import Outcome
 from kvaudit.server.audits.models import Kind, Run, RunState, Trigger
-from kvaudit.server.audits.planning import (
+from kvaudit.server.audits.schedule.defaults import ensure_default_plans, missing_for
+from kvaudit.server.audits.schedule.plans import (
     PlanProblem,
     PlanSpec,
     change_plan,
@@ -24,7 +26,7 @@ from kvaudit.server.audits.planning import (
     kind_of,
     retire_plan,
 )
-from kvaudit.server.audits.states import lock_deployments
+from kvaudit.server.audits.state.intervals import lock_deployments
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.ledger.chain import digest_of
 from kvaudit.server.ledger.services import record
@@ -90,7 +92,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
         rung_at=now,
         rings=1,
     )
-    bells.ring_for(run)
+    enqueue.ring_for(run)
     record(
         actor=actor,
         kind="run.requested",
@@ -118,8 +120,11 @@ def request_cancel(*, run: Run, actor: Actor) -> bool:
         rows = {locked.pk: list(locked.results.all())}
         locked.state, locked.summary = RunState.CANCELLED, "Cancelled before it ran."
         # A fail that the first attempt found before its worker was lost stands.
-        locked.verdict = worse(outcome.verdict_of(locked.checks, rows[locked.pk]), Verdict.INCONCLUSIVE).value
-        recording.end([locked], rows)
-        recording.ledger([locked], rows)
+        locked.verdict = worse(
+            run_verdict.verdict_of(locked.checks, rows[locked.pk]), Verdict.INCONCLUSIVE
+        ).value
+        ended = Outcome({locked.pk: locked}, rows=rows)
+        recording.store_ends(ended)
+        recording.enter_in_ledger(ended)
     record(actor=actor, kind="run.cancel_requested", subject=f"run:{run.pk}")
     return True

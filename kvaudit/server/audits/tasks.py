@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from celery import shared_task
 
-from kvaudit.server.audits import dispatching, executing, prober_thread, recovering
+from kvaudit.server.audits.execution import probe_thread
+from kvaudit.server.audits.execution import recovery as recovering
+from kvaudit.server.audits.execution import run_task as executing
 from kvaudit.server.audits.models import Kind
+from kvaudit.server.audits.schedule import dispatch as dispatching
 
 
 @shared_task(name="kvaudit.audits.tasks.dispatch")
@@ -25,18 +28,18 @@ def recover() -> None:
 @shared_task(name="kvaudit.audits.tasks.expire_evidence")
 def expire_evidence() -> None:
     """Takes messages that beat of the release before has left in the queue: evidence is dropped by a process of its own
-    now (`kvaudit.server.ops.retaining`), and an unknown name would be an error in the log of an upgrade."""
+    now (`kvaudit.server.ops.evidence_expiry`), and an unknown name would be an error in the log of an upgrade."""
 
 
 @shared_task(name="kvaudit.audits.tasks.execute_passive")
 def execute_passive(run_ids: Sequence[int]) -> None:
     """Up to 50 passive runs together."""
     executing.execute(run_ids, kind=Kind.PASSIVE)
-    prober_thread.leave_if_abandoned()
+    probe_thread.leave_if_abandoned()
 
 
 @shared_task(name="kvaudit.audits.tasks.execute_active")
 def execute_active(run_id: int) -> None:
     """One active run."""
     executing.execute([run_id], kind=Kind.ACTIVE)
-    prober_thread.leave_if_abandoned()
+    probe_thread.leave_if_abandoned()

@@ -9,6 +9,6 @@ class ChecklistsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from kvaudit.server.checklists import rederived
+        from kvaudit.server.checklists import record_check
 
-        rederived.register()
+        record_check.register()

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kvaudit.server.audits.narrow import when
+from kvaudit.server.audits.state.bulk_reads import when
+from kvaudit.server.checklists.evaluation import RANK, Cell, Claim, Says, Status, by_ranks, stand
 from kvaudit.server.checklists.items import Item
-from kvaudit.server.checklists.standing import RANK, Cell, Claim, Says, Status, by_ranks, stand
 
 if TYPE_CHECKING:
     from kvaudit.server.accounts.models import Team

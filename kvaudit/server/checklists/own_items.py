@@ -13,7 +13,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import Team, User
-from kvaudit.server.audits.canonical import clean_text
+from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.checklists.items import DISAGGREGATED, UNIFIED, shipped, shipped_keys
 from kvaudit.server.checklists.models import OwnItem
 from kvaudit.server.ledger.chain import digest_of

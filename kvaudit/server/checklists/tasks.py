@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from kvaudit.server.checklists import trends, warning
+from kvaudit.server.checklists import expiry_warnings, trends
 
 
 @shared_task(name="kvaudit.checklists.tasks.warn_of_expiry")
 def warn_of_expiry() -> None:
     """Hourly: tell of waivers and attestations that end soon."""
-    warning.warn_of_expiry()
+    expiry_warnings.warn_of_expiry()
 
 
 @shared_task(name="kvaudit.checklists.tasks.count_days")

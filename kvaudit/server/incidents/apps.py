@@ -9,9 +9,9 @@ class IncidentsConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from kvaudit.server.audits.retention import keep_for
-        from kvaudit.server.incidents import rederived
-        from kvaudit.server.incidents.resting import cited_runs
+        from kvaudit.server.audits.evidence.retention import keep_for
+        from kvaudit.server.incidents import record_check
+        from kvaudit.server.incidents.retention import cited_runs
 
         keep_for(cited_runs)
-        rederived.register()
+        record_check.register()

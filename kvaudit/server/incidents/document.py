@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvaudit.server.audits.canonical import clean_text
+from kvaudit.server.audits.evidence.canonical import clean_text
 
 SCHEMA = "kvaudit.incident/1"
 DEEPEST = 12

@@ -19,12 +19,12 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import can_somewhere
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import Result
-from kvaudit.server.audits.narrow import among
-from kvaudit.server.audits.status import CheckNow, DeploymentStatus, statuses
+from kvaudit.server.audits.state.bulk_reads import among
+from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus, statuses
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents.document import Document, parse, parse_yaml
 from kvaudit.server.incidents.models import LibraryEntry
-from kvaudit.server.incidents.moving import IncidentProblem
+from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.services import record
 
 

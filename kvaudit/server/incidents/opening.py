@@ -12,13 +12,15 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import actor_name
 from kvaudit.server.accounts.models import User
-from kvaudit.server.audits.canonical import clean_text
+from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.audits.models import CheckState, Result, StateChange
-from kvaudit.server.audits.states import lock_deployments
+from kvaudit.server.audits.state.intervals import lock_deployments
 from kvaudit.server.fleet.models import Deployment, NodeSnapshot
-from kvaudit.server.incidents import evidence, following, quarantining
+from kvaudit.server.incidents import action_enforcement
+from kvaudit.server.incidents import quarantine as quarantining
+from kvaudit.server.incidents import result_meaning as evidence
 from kvaudit.server.incidents.models import Citation, Cursor, Handled, Incident, Kind, Severity, State
-from kvaudit.server.incidents.moving import IncidentProblem, move, note
+from kvaudit.server.incidents.transitions import IncidentProblem, move, note
 
 CONSUMER = "system:incidents"
 LOOK_BACK = 2_000
@@ -63,7 +65,7 @@ def consume() -> int:
 
 
 def _act(change: StateChange, deployment: Deployment) -> None:
-    following.reopen_actions(deployment, change.check_id, change.summary)
+    action_enforcement.reopen_actions(deployment, change.check_id, change.summary)
     severity = str(change.detail.get("severity", ""))
     kind = evidence.kind_of(change.check_id, severity)
     if kind is None or change.run_id is None:

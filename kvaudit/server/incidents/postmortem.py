@@ -15,8 +15,8 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import access_of, require
 from kvaudit.server.accounts.actors import actor_name
 from kvaudit.server.accounts.models import User
-from kvaudit.server.audits.canonical import clean_text
-from kvaudit.server.incidents import following
+from kvaudit.server.audits.evidence.canonical import clean_text
+from kvaudit.server.incidents import action_enforcement
 from kvaudit.server.incidents.models import (
     ActionChange,
     ActionItem,
@@ -26,8 +26,8 @@ from kvaudit.server.incidents.models import (
     State,
     TimelineEvent,
 )
-from kvaudit.server.incidents.moving import IncidentProblem, locked, move
-from kvaudit.server.incidents.narrative import ActionState, Certainty, Confidence, Measure
+from kvaudit.server.incidents.models.narrative import ActionState, Certainty, Confidence, Measure
+from kvaudit.server.incidents.transitions import IncidentProblem, locked, move
 from kvaudit.server.ledger.chain import digest_of
 from kvaudit.server.ledger.services import record
 
@@ -170,7 +170,7 @@ def add_action(
         raise IncidentProblem(
             f"{owner.get_username()} is not a member of {row.deployment.team}, so cannot own this."
         )
-    if enforced_by not in dict(following.choices(row.deployment)):
+    if enforced_by not in dict(action_enforcement.choices(row.deployment)):
         raise IncidentProblem("Tie it to the check or checklist item that will fail if it is undone.")
     made = ActionItem.objects.create(incident=row, title=named, owner=owner, due=due, enforced_by=enforced_by)
     ActionChange.objects.create(item=made, actor=actor_name(actor), after=made.state, reason="added")
@@ -189,14 +189,14 @@ def step_action(*, item: ActionItem, to: str, actor: User, reason: str) -> Actio
     if to not in ActionState.values:
         raise IncidentProblem("An action item is done, dropped or open.")
     if to == ActionState.DONE:
-        standing = following.enforcements(row.deployment, [found.enforced_by])
+        standing = action_enforcement.enforcements(row.deployment, [found.enforced_by])
         if not found.enforced_by or not standing[found.enforced_by].green:
             said = standing[found.enforced_by].sentence if found.enforced_by else "nothing enforces it"
             raise IncidentProblem(f"It is done when what enforces it is green: {said}.")
     if to == ActionState.DROPPED and not reason.strip():
         raise IncidentProblem("Say why it is dropped.")
     try:
-        following.step(found, ActionState(to), actor=actor, reason=reason)
+        action_enforcement.step(found, ActionState(to), actor=actor, reason=reason)
     except ValueError as problem:
         raise IncidentProblem(str(problem)) from None
     _recorded(row, actor, f"action.{to}", [found.pk, reason])
@@ -231,7 +231,7 @@ def hindrances(incident: Incident) -> list[str]:
         for item in items
         if not (item.owner_id and item.due and item.enforced_by)
     ]
-    standing = following.enforcements(incident.deployment, [item.enforced_by for item in items])
+    standing = action_enforcement.enforcements(incident.deployment, [item.enforced_by for item in items])
     found += [
         f"Action item “{item.title}” is said to be done, but {standing[item.enforced_by].sentence}."
         for item in items

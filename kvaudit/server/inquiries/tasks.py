@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from kvaudit.server.inquiries import queueing, reading
+from kvaudit.server.inquiries.request_logs import import_queue
+from kvaudit.server.inquiries.request_logs import import_worker as reading
 
 
 @shared_task(name="kvaudit.inquiries.tasks.import_log")
@@ -16,4 +17,4 @@ def import_log(pk: int) -> None:
 @shared_task(name="kvaudit.inquiries.tasks.recover")
 def recover() -> None:
     """Every few seconds from beat: imports whose worker was lost, or that no worker was rung for."""
-    queueing.recover()
+    import_queue.recover()

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 
-from kvaudit.server.ledger.models import Entry
-from kvaudit.server.ledger.querysets import EntryQuerySet
+from kvaudit.server.ledger.models import Entry, EntryQuerySet
 
 PAGE = 50
 STRETCH = 60_000

@@ -12,8 +12,6 @@ from kvaudit.server.accounts.actors import Actor, actor_name
 from kvaudit.server.ledger.chain import entry_hash
 from kvaudit.server.ledger.models import Entry
 
-CHAIN_LOCK = 0x6B76_6C64  # "kvld": one advisory lock for the end of the chain
-
 # In their order: rows of one INSERT get their numbers as they come.
 _APPEND = """
     INSERT INTO ledger_entry (actor, kind, subject, digest)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from kvaudit.server.ledger import verifying
+from kvaudit.server.ledger import verify_job
 
 
 @shared_task(name="kvaudit.ledger.tasks.verify")
 def verify(pk: int) -> None:
     """One verification that somebody asked for."""
-    verifying.carry_out(pk)
+    verify_job.carry_out(pk)
 
 
 @shared_task(name="kvaudit.ledger.tasks.verify_when_due")
 def verify_when_due() -> None:
     """Every few minutes from beat; verifies once a day."""
-    verifying.begin_when_due()
+    verify_job.begin_when_due()

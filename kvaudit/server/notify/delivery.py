@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import smtplib
 from collections.abc import Sequence
 from datetime import timedelta
+from uuid import UUID
 
-import orjson
-from django.conf import settings
-from django.core.mail import EmailMessage
 from django.db import transaction
 from django.db.models import F
 from django.db.models.functions import Now
 
-from kvaudit.auditor.transport import Client, Limits, TransportError
-from kvaudit.server import clock
 from kvaudit.server.accounts.sealing import SealBroken
-from kvaudit.server.notify.channels import BadChannel, opened, split_url
-from kvaudit.server.notify.models import ChannelKind, Delivery, OutboxMessage
-from kvaudit.server.notify.signing import HEADER, sign
+from kvaudit.server.notify.channels import BadChannel, Letter, kind_of
+from kvaudit.server.notify.models import Delivery, OutboxMessage
+from kvaudit.server.notify.services import opened
 
 BATCH = 20
 MOST_ATTEMPTS = 12
@@ -27,7 +21,6 @@ MOST_ATTEMPTS = 12
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=6)
 CLAIM = timedelta(minutes=5)
 """A claimed message is left alone this long; longer than sending a batch can take."""
-LIMITS = Limits(total=10.0, connect=3.0, read=10.0, body=65_536)
 
 
 def deliver_due() -> int:
@@ -78,80 +71,31 @@ def pause_after(attempts: int) -> timedelta:
 
 
 def _send_all(messages: Sequence[OutboxMessage]) -> list[str]:
-    """A problem per message, "" where it was delivered. Webhooks go out side by side."""
-    webhooks = [message for message in messages if message.channel.kind == ChannelKind.WEBHOOK]
-    answered = dict(zip((each.pk for each in webhooks), asyncio.run(_post_all(webhooks)), strict=True))
-    return [answered[each.pk] if each.pk in answered else _mail(each) for each in messages]
+    """A problem per message, "" where it was delivered. Messages of one kind go out together."""
+    problems: dict[UUID, str] = {}
+    letters: dict[str, list[tuple[UUID, Letter]]] = {}
+    for message in messages:
+        try:
+            letter = _letter(message)
+        except (SealBroken, BadChannel) as problem:
+            problems[message.pk] = str(problem)
+        else:
+            letters.setdefault(message.channel.kind, []).append((message.pk, letter))
+    for kind, together in letters.items():
+        answered = kind_of(kind).send([letter for _, letter in together])
+        problems.update(zip((key for key, _ in together), answered, strict=True))
+    return [problems[message.pk] for message in messages]
 
 
-async def _post_all(messages: Sequence[OutboxMessage]) -> list[str]:
-    return list(await asyncio.gather(*map(_post, messages)))
-
-
-async def _post(message: OutboxMessage) -> str:
-    try:
-        address, secret = opened(message.channel)
-        origin, path = split_url(address)
-        body = webhook_body(message)
-        client = Client(origin, allow={("POST", path)}, redact=[secret], limits=LIMITS)
-        headers = (
-            (HEADER, sign(body, secret, int(clock.now().timestamp()))),
-            ("X-KVAudit-Delivery", str(message.pk)),
-        )
-        async with client:
-            answer = await client.request("POST", path, content=body, headers=headers)
-    except (TransportError, SealBroken, BadChannel) as problem:
-        return _without_path(str(problem), message)
-    if 200 <= answer.status < 300:
-        return ""
-    return f"{message.channel.address_shown} answered {answer.status}; 2xx means delivered."
-
-
-def webhook_body(message: OutboxMessage) -> bytes:
-    """The JSON that is signed and sent."""
-    return orjson.dumps(
-        {
-            "schema": "kvaudit.message/1",
-            "id": str(message.pk),
-            "event": message.event,
-            "subject": message.subject,
-            "created_at": message.created_at.isoformat(),
-            "payload": message.payload,
-        }
+def _letter(message: OutboxMessage) -> Letter:
+    address, secret = opened(message.channel)
+    return Letter(
+        id=str(message.pk),
+        event=message.event,
+        subject=message.subject,
+        created_at=message.created_at,
+        payload=message.payload if isinstance(message.payload, dict) else {},
+        shown=message.channel.address_shown,
+        address=address,
+        secret=secret,
     )
-
-
-def _mail(message: OutboxMessage) -> str:
-    try:
-        sent = EmailMessage(
-            subject=f"[kvaudit] {message.subject}",
-            body=mail_text(message),
-            from_email=settings.DEFAULT_FROM_EMAIL,
-            to=[opened(message.channel)[0]],
-            headers={"X-KVAudit-Delivery": str(message.pk), "Auto-Submitted": "auto-generated"},
-        ).send()
-    except (smtplib.SMTPException, OSError, SealBroken, ValueError) as problem:
-        return f"The mail server {settings.EMAIL_HOST} did not take the message: {problem}"
-    return "" if sent else f"The mail server {settings.EMAIL_HOST} took no message."
-
-
-def mail_text(message: OutboxMessage) -> str:
-    """The payload's sentences first, then its other fields, one a line."""
-    payload = message.payload if isinstance(message.payload, dict) else {}
-    sentences = [str(payload[name]) for name in ("summary", "next") if payload.get(name)]
-    others = [
-        f"{name}: {value if isinstance(value, str | int | float) else orjson.dumps(value).decode()}"
-        for name, value in payload.items()
-        if name not in ("summary", "next") and value not in (None, "", [], {})
-    ]
-    return "\n\n".join(part for part in (message.subject, *sentences, "\n".join(others)) if part) + "\n"
-
-
-def _without_path(problem: str, message: OutboxMessage) -> str:
-    """The path of a webhook is often its password: it is cut out of the transport's sentence."""
-    try:
-        origin, path = split_url(opened(message.channel)[0])
-    except (SealBroken, BadChannel):
-        return problem
-    whole = problem.replace(origin + path, message.channel.address_shown)
-    return whole.replace(path, "/...") if len(path) > 1 else whole

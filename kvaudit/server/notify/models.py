@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import uuid
+from typing import TYPE_CHECKING, Self
 
+from django.contrib.postgres.expressions import ArraySubquery
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q
+from django.db.models.functions import Now
 
 from kvaudit.server import clock
-from kvaudit.server.accounts.models import Team
+from kvaudit.server.accounts.access import access_of
+from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.accounts.sealed_fields import SealedField
-from kvaudit.server.notify.querysets import ChannelQuerySet, OutboxQuerySet
+from kvaudit.server.notify.channels import choices
 
-
-class ChannelKind(models.TextChoices):
-    WEBHOOK = "webhook", "Webhook"
-    EMAIL = "email", "E-mail"
+if TYPE_CHECKING:
+    from django.contrib.auth.models import AnonymousUser
 
 
 class Event(models.TextChoices):
@@ -35,13 +37,33 @@ def every_event() -> list[str]:
     return [event.value for event in Event if event is not Event.TEST]
 
 
+class ChannelQuerySet(models.QuerySet["Channel"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        """Channels of the teams in which the user manages channels; all for an admin."""
+        access = access_of(user)
+        if access.everywhere("manage_channels"):
+            return self.all()
+        return self.filter(team_id__in=access.team_ids_where("manage_channels"))
+
+    def hearing(self, event: str, team: Team | None) -> Self:
+        """Enabled channels that are told of this event of a deployment of this team; None: of one that concerns
+        every team."""
+        concerned = Q() if team is None else Q(team=None) | Q(team=team)
+        return self.filter(concerned, enabled=True, events__contains=[event])
+
+    def with_latest(self, count: int) -> Self:
+        """Team joined, and the keys of the ``count`` newest messages of each as ``latest`` (a list)."""
+        newest = OutboxMessage.objects.filter(channel=OuterRef("pk")).order_by("-created_at", "-pk")
+        return self.select_related("team").annotate(latest=ArraySubquery(newest.values("pk")[:count]))
+
+
 class Channel(models.Model):
     """Where messages go. A webhook's URL is often a secret of its own, so the address is kept
     encrypted and ``address_shown`` (scheme and host, or the e-mail address) is what pages show.
     Without a team a channel hears of every deployment."""
 
     name = models.CharField(max_length=100)
-    kind = models.CharField(max_length=10, choices=ChannelKind.choices)
+    kind = models.CharField(max_length=30, choices=choices)
     team = models.ForeignKey(Team, on_delete=models.CASCADE, null=True, blank=True, related_name="channels")
     address_sealed = SealedField(editable=False, row=("id",))
     address_shown = models.CharField(max_length=300)
@@ -63,6 +85,15 @@ class Delivery(models.TextChoices):
     PENDING = "pending", "Waiting"
     SENT = "sent", "Sent"
     FAILED = "failed", "Given up"
+
+
+class OutboxQuerySet(models.QuerySet["OutboxMessage"]):
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        return self.filter(channel__in=Channel.objects.visible_to(user))
+
+    def due(self) -> Self:
+        """Waiting, and to be tried now, by the clock of the database; oldest first."""
+        return self.filter(state="pending", next_attempt_at__lte=Now()).order_by("next_attempt_at")
 
 
 class OutboxMessage(models.Model):

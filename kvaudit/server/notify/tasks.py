@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 
 from kvaudit.server.notify.delivery import deliver_due
-from kvaudit.server.notify.ledger import tell_of_ledger
+from kvaudit.server.notify.ledger_alerts import tell_of_ledger
 
 
 @shared_task(name="kvaudit.notify.tasks.deliver", ignore_result=True)

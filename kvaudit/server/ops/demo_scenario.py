@@ -27,9 +27,10 @@ from kvaudit.server.accounts.services import grant_role
 from kvaudit.server.audits.models import CheckState, Run
 from kvaudit.server.audits.services import audit_now
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.incidents import opening, postmortem, restoring
+from kvaudit.server.incidents import opening, postmortem, restore
 from kvaudit.server.incidents.models import ActionItem, Incident, Kind, State
-from kvaudit.server.incidents.moving import IncidentProblem
+from kvaudit.server.incidents.restore_facts import requirements_of
+from kvaudit.server.incidents.transitions import IncidentProblem
 
 ACTOR = "command:lab_story"
 SLUG = "lab-leaking"
@@ -88,7 +89,7 @@ class _Teller:
     def mitigate(self, incident: Incident) -> Incident:
         shortest = incident.affected_from
         limit = f"prompts of {shortest:,} tokens and more" if shortest else "long prompts"
-        moved = restoring.mitigate(
+        moved = restore.mitigate(
             incident=incident, actor=self.oncall, reason=f"The edge refuses {limit} with an explicit 400."
         )
         self.say(f"Mitigated: {limit} are no longer served.")
@@ -99,7 +100,7 @@ class _Teller:
         if incident.fixes.exists():
             return
         about = _restarted(self.lab, self.deployment.slug, self.seconds)
-        restoring.record_fix(
+        restore.record_fix(
             incident=incident,
             actor=self.oncall,
             description=f"Restarted on {about['engine']} {about['version']} with a larger prefill pool "
@@ -111,12 +112,12 @@ class _Teller:
         """First what the change brings about by itself, then the reproduction, then what is still missing."""
         self._ended([audit_now(deployment=self.deployment, actor=ACTOR)])
         self._ended(self._pending())
-        missing = {each.key for each in restoring.requirements_of(incident) if not each.met}
+        missing = {each.key for each in requirements_of(incident) if not each.met}
         if "reproduction" in missing:
-            replay = restoring.replay(incident=incident, actor=self.lead)
+            replay = restore.replay(incident=incident, actor=self.lead)
             self.say(f"Reproduction: the failing cells again, with their seed, in run {replay.run_id}.")
             self._ended([replay.run])
-            missing = {each.key for each in restoring.requirements_of(incident) if not each.met}
+            missing = {each.key for each in requirements_of(incident) if not each.met}
         if "internal" in missing:
             run = audit_now(deployment=self.deployment, actor=ACTOR, checks=SHOWS_IT)
             self.say(f"Internal set: canary and rejection in run {run.pk}.")
@@ -126,10 +127,10 @@ class _Teller:
         self._ended(self._pending())
 
     def release(self, incident: Incident) -> Incident:
-        for each in restoring.requirements_of(incident):
+        for each in requirements_of(incident):
             self.say(f"  {'met    ' if each.met else 'NOT met'} {each.title}: {each.sentence}")
         try:
-            made = restoring.release(incident=incident, actor=self.lead)
+            made = restore.release(incident=incident, actor=self.lead)
         except IncidentProblem as problem:
             raise StoryFault(str(problem)) from None
         self.say(f"Released on fingerprint {made.fingerprint} by {made.released_by.get_username()}.")

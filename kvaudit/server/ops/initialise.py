@@ -20,7 +20,7 @@ from psycopg import sql
 
 from kvaudit.server.accounts.models import User
 from kvaudit.server.accounts.services import change_password, ensure_admin
-from kvaudit.server.audits import unheard
+from kvaudit.server.audits.state import wrong_clock_repair
 from kvaudit.server.ledger.grants import grant_statements, retention_statements
 
 ADMIN = "admin"
@@ -67,7 +67,7 @@ def initialise(
             for statement in statements:
                 cursor.execute(statement)
         say("permissions of the database role set")
-        mended = unheard.mend()
+        mended = wrong_clock_repair.mend()
         if mended.moments or mended.fails:
             say(
                 f"a worker's clock was wrong: {mended.moments} moments that lay ahead brought back, "

@@ -27,7 +27,9 @@ class Launch:
     env: dict[str, str]  # of the children; without the owner's database URL
     concurrency: int = 2
     listener: socket.socket | None = None  # the port, taken: the web is given it
-    retention_url: str = ""  # of the role that drops old evidence: for `kvaudit.server.ops.retaining` alone
+    retention_url: str = (
+        ""  # of the role that drops old evidence: for `kvaudit.server.ops.evidence_expiry` alone
+    )
     for_web: dict[str, str] = field(default_factory=dict)  # what nobody but the web process may know
 
     @property

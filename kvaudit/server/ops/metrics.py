@@ -20,7 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock, disk
-from kvaudit.server.audits import worker_clocks
+from kvaudit.server.audits.execution import worker_clocks
 from kvaudit.server.audits.models import CheckState, Overdue, Run, RunState
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.notify.models import Delivery, OutboxMessage

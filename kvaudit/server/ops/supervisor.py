@@ -12,9 +12,9 @@ from pathlib import Path
 from types import FrameType
 
 from kvaudit.server import disk
-from kvaudit.server.ops.leftovers import remember
 from kvaudit.server.ops.process import Child, catches_interrupt
 from kvaudit.server.ops.progress import Progress
+from kvaudit.server.ops.stale_processes import remember
 
 LOOK_AT_DISKS = 2.0
 """Seconds between two looks at how much room is left."""

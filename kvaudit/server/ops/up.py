@@ -22,6 +22,7 @@ from nacl.public import PrivateKey
 
 from kvaudit.server.disk import NO_ROOM
 from kvaudit.server.ops import launch as launching
+from kvaudit.server.ops.addons import EXTRAS, Extra, fulfil, lab_ports_file, wish_file
 from kvaudit.server.ops.embedded import (
     APP_ROLE,
     OWNER_ROLE,
@@ -32,14 +33,13 @@ from kvaudit.server.ops.embedded import (
     postgres_home,
 )
 from kvaudit.server.ops.environment import Environment, EnvironmentFault
-from kvaudit.server.ops.errand import manage
-from kvaudit.server.ops.extras import EXTRAS, Extra, fulfil, lab_ports_file, wish_file
+from kvaudit.server.ops.evidence_expiry import Retaining
 from kvaudit.server.ops.launch import Launch, child_environment
-from kvaudit.server.ops.leftovers import end_leftovers
+from kvaudit.server.ops.one_shot import manage
 from kvaudit.server.ops.process import Child, follow_parent
 from kvaudit.server.ops.progress import Progress
 from kvaudit.server.ops.ready import answers, refusal
-from kvaudit.server.ops.retaining import Retaining
+from kvaudit.server.ops.stale_processes import end_leftovers
 from kvaudit.server.ops.state import State, StateFault, default_state
 from kvaudit.server.ops.supervisor import StartFault, Stopped, Supervisor
 

@@ -22,7 +22,7 @@ from waitress.server import TcpWSGIServer
 from waitress.utilities import RequestEntityTooLarge
 
 LARGEST_KEPT = 16 * 1024 * 1024
-"""Bytes of a body that are received before a thread is asked; as `kvaudit.server.web.uploads.LARGEST`."""
+"""Bytes of a body that are received before a thread is asked; as `LARGEST` of kit/largest_body."""
 MOST_CONNECTIONS = 1_000
 """Of one process. One more, and the one that has kept us waiting longest goes."""
 MOST_SPOOLED = 128 * 1024 * 1024

@@ -22,7 +22,7 @@ from kvaudit.server.ops.web_connections import HIGH_WATER, MOST_CONNECTIONS, Ser
 SWEEP_SECONDS = 0.5
 LARGEST_HEAD = 64 * 1024
 LARGEST_BODY = 2**40
-"""Pages have limits of their own, told in words (`kvaudit.server.web.uploads`)."""
+"""Pages have limits of their own, told in words (`kvaudit.server.web.kit.largest_body`)."""
 FILES_PER_CONNECTION = 3
 
 

@@ -4,7 +4,7 @@ import pytest
 from packaging.version import Version
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.advisories.features import AT_LEAST, AT_MOST, traits
+from kvaudit.auditor.advisories.features import traits
 from kvaudit.auditor.advisories.versions import parse_build
 from tests.auditor.engines import payloads
 
@@ -43,16 +43,12 @@ def test_sentence(features, sentence):
     assert traits("sglang", features, parse_build("dev")).sentence() == sentence
 
 
-def test_every_trait_that_an_adapter_reports_is_dated():
+@pytest.mark.parametrize("engine", engines.RECOGNISABLE)
+def test_every_trait_that_an_adapter_reports_is_dated(engine):
     """Else a trait would be looked for and mean nothing."""
-    for engine in ("sglang", "vllm"):
-        reported = set()
-        for name, served in vars(payloads).items():
-            if (
-                name.startswith(engine)
-                and callable(served)
-                and name not in ("sglang_server", "sglang_file", "vllm_server")
-            ):
-                reported |= set(engines.get(engine).facts(payloads.answers(served())).features)
-        assert reported
-        assert reported <= {*AT_LEAST[engine], *AT_MOST.get(engine, {})}
+    reported = set()
+    for served in payloads.BUILDERS[engine]:
+        reported |= set(engines.get(engine).facts(payloads.answers(served())).features)
+    described = engines.describe(engine)
+    assert reported <= {*described.features_since, *described.features_until}
+    assert bool(reported) == bool(described.features_since)

@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.checks.concurrency.arms import (
-    ConcurrencySeen,
-    Sighting,
-    Use,
-    Visit,
-    pool_share,
-    question,
-)
+from kvaudit.auditor.checks.concurrency.arms import pool_share, question
 from kvaudit.auditor.checks.concurrency.load import (
     ABORTING,
     ARMS,
@@ -32,11 +25,12 @@ from kvaudit.auditor.checks.concurrency.load import (
     workers_for,
 )
 from kvaudit.auditor.checks.concurrency.probe import Concurrency
+from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting, Use, Visit
 from kvaudit.auditor.checks.concurrency.verdict import judge_concurrency, nonce_loss, visit_loss
 from kvaudit.auditor.checks.contract import Audit, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan
 from kvaudit.auditor.checks.trials import Trial
-from kvaudit.auditor.engines import reading
+from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.prober import NetworkProber
 from kvaudit.auditor.prober.setup import limits_of
 from kvaudit.auditor.prober.spending import Spent
@@ -63,9 +57,9 @@ def audited(
     async def run() -> tuple[Result, NetworkProber, Plan]:
         async with in_process(LabConfig(seed=seed, **config), faults) as lab:
             adapter = engines.get(lab.deployment.config.flavour)
-            allow = reading.allowed([adapter])
+            allow = fetch.allowed([adapter])
             nodes = [lab.client(url, allow=allow) for url in lab.node_urls]
-            found = [(await reading.read_node(node, (adapter,), declared=True)).facts for node in nodes]
+            found = [(await fetch.read_node(node, (adapter,), declared=True)).facts for node in nodes]
             facts = [each for each in found if each is not None]
             given = lab.described()["tenants"][:tenants]
             prober = NetworkProber(

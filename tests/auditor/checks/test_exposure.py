@@ -7,7 +7,7 @@ import pytest
 from kvaudit.auditor import engines
 from kvaudit.auditor.checks import get
 from kvaudit.auditor.checks.contract import Anonymous, Audit, NodeSeen
-from kvaudit.auditor.checks.open_endpoints.probe import ASKED, Answered, routes
+from kvaudit.auditor.checks.open_endpoints.probe import Answered, routes
 from kvaudit.auditor.readings import Exposure
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.audits import node, silent
@@ -37,7 +37,7 @@ VLLM_WITH_KEY = {
     "/openapi.json": REAL_ROUTES,
 }
 ALL_REFUSED = dict.fromkeys(VLLM_WITH_KEY, REFUSED)
-CLOSED = dict.fromkeys(ASKED["sglang"], REFUSED)
+CLOSED = dict.fromkeys(engines.describe("sglang").surface.reads, REFUSED)
 
 
 async def observed(answers, engine="vllm", exposures=()):
@@ -152,13 +152,16 @@ def test_what_the_reading_found_is_a_finding_too():
 
 
 def test_trtllm_never_drains_its_statistics():
-    assert "/metrics" not in ASKED["trtllm"]
+    assert "/metrics" not in engines.describe("trtllm").surface.reads
 
 
-@pytest.mark.parametrize("engine", sorted(ASKED))
+@pytest.mark.parametrize("engine", engines.RECOGNISABLE)
 def test_only_allow_listed_paths_are_asked(engine):
     adapter = engines.get(engine)
-    assert set(ASKED[engine]) <= {step.path for step in adapter.plan if not step.destructive} | adapter.gets
+    assert (
+        set(engines.describe(engine).surface.reads)
+        <= {step.path for step in adapter.plan if not step.destructive} | adapter.gets
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ from kvaudit.auditor.checks.session.api import (
     render_body,
     render_path,
 )
-from kvaudit.auditor.checks.session.claims import Find, SessionSeen
 from kvaudit.auditor.checks.session.probe import SessionCheck
+from kvaudit.auditor.checks.session.seen import Find, SessionSeen
 from kvaudit.auditor.checks.session.verdict import judge_session, missing_parts
 from kvaudit.auditor.fleetfile import parse_fleet
 from kvaudit.auditor.prober.session_wire import SessionClient, session_for

@@ -7,12 +7,12 @@ asks, with the 404 that the real server would give where it has no such endpoint
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from kvaudit.auditor import engines
-from kvaudit.auditor.engines.contract import Answer
+from kvaudit.auditor.engines.answers import Answer
 
 Served = dict[str, tuple[int, bytes, str]]
 
@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[2] / "payloads"
 JSON, PROMETHEUS_TEXT = "application/json", "text/plain; version=1.0.0; charset=utf-8"
 NOT_FOUND = (404, b'{"detail":"Not Found"}', JSON)
 UNAUTHORIZED = (401, b'{"error":"Unauthorized"}', JSON)
-PLANNED = sorted({step.path for name in ("sglang", "vllm", "trtllm") for step in engines.get(name).plan})
+PLANNED = sorted({step.path for name in engines.RECOGNISABLE for step in engines.get(name).plan})
 
 
 def served(bodies: Mapping[str, Any], *, fallback: tuple[int, bytes, str] = NOT_FOUND) -> Served:
@@ -539,3 +539,34 @@ def trtllm_1_1() -> Served:
 def trtllm_disaggregated() -> Served:
     """The server of ``trtllm-serve disaggregated``: a router without /v1/models and /metrics."""
     return served({"/version": {"version": "1.3.0rc29"}, "/cluster_info": {"is_ready": True}})
+
+
+BUILDERS: Mapping[str, tuple[Callable[[], Served], ...]] = {
+    "sglang": (
+        sglang_0_4_6_post5,
+        sglang_0_5_3,
+        sglang_0_5_11,
+        sglang_prefill_0_5_19,
+        sglang_single_0_5_22,
+        sglang_dp2_0_5_22,
+        sglang_hybrid_0_5_22,
+        sglang_rust_0_5_22,
+        sglang_router,
+    ),
+    "vllm": (
+        vllm_0_8_5,
+        vllm_0_19,
+        vllm_over17,
+        vllm_dp2,
+        vllm_hybrid,
+        vllm_nixl,
+        vllm_development,
+    ),
+    "trtllm": (
+        trtllm_1_3,
+        trtllm_drained,
+        trtllm_1_1,
+        trtllm_disaggregated,
+    ),
+}
+"""Engine -> servers of every release whose answers differ: each is recognised, and every path of each is fuzzed."""

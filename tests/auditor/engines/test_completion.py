@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvaudit.auditor.engines._sglang_dialect import SGLangDialect
 from kvaudit.auditor.engines.completion import Call, Dialect, Mode, Said, Wish, error_in
+from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 from kvaudit.auditor.text.spelling import Prompt
 
 PAYLOADS = Path(__file__).parent.parent.parent / "payloads" / "vllm-0.32.0"

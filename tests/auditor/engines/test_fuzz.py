@@ -16,44 +16,17 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from kvaudit.auditor.engines import get
-from kvaudit.auditor.engines.contract import Answer, Engine
-from kvaudit.auditor.engines.generic import with_pointers
+from kvaudit.auditor.engines import RECOGNISABLE, get
+from kvaudit.auditor.engines.answers import Answer
+from kvaudit.auditor.engines.contract import Adapter
+from kvaudit.auditor.engines.generic.adapter import with_pointers
 from kvaudit.auditor.readings import LARGEST_TOKENS, EngineFacts, fingerprint
 from tests.auditor.engines import payloads
-from tests.auditor.engines.payloads import Served, answers
+from tests.auditor.engines.payloads import BUILDERS, Served, answers
 
-ENGINES: tuple[Engine, ...] = (get("sglang"), get("vllm"), get("trtllm"))
+ENGINES: tuple[Adapter, ...] = tuple(map(get, RECOGNISABLE))
 FEW = settings(max_examples=100, deadline=None)
 
-BUILDERS: Mapping[str, tuple[Callable[[], Served], ...]] = {
-    "sglang": (
-        payloads.sglang_0_4_6_post5,
-        payloads.sglang_0_5_3,
-        payloads.sglang_0_5_11,
-        payloads.sglang_prefill_0_5_19,
-        payloads.sglang_single_0_5_22,
-        payloads.sglang_dp2_0_5_22,
-        payloads.sglang_hybrid_0_5_22,
-        payloads.sglang_rust_0_5_22,
-        payloads.sglang_router,
-    ),
-    "vllm": (
-        payloads.vllm_0_8_5,
-        payloads.vllm_0_19,
-        payloads.vllm_over17,
-        payloads.vllm_dp2,
-        payloads.vllm_hybrid,
-        payloads.vllm_nixl,
-        payloads.vllm_development,
-    ),
-    "trtllm": (
-        payloads.trtllm_1_3,
-        payloads.trtllm_drained,
-        payloads.trtllm_1_1,
-        payloads.trtllm_disaggregated,
-    ),
-}
 EVERY = [(name, build) for name, builds in BUILDERS.items() for build in builds]
 
 DEEP_LIST = b"[" * 10_000 + b"]" * 10_000
@@ -199,7 +172,7 @@ def texts(facts: EngineFacts) -> Iterator[str]:
         yield str(reading.value)
 
 
-def sane(engine: Engine, seen: Mapping[str, Answer]) -> EngineFacts:
+def sane(engine: Adapter, seen: Mapping[str, Answer]) -> EngineFacts:
     """Ask the adapter everything and hold it to the promise; returns the facts."""
     assert engine.recognises(seen) in (True, False)
     facts = engine.facts(seen)
@@ -227,7 +200,7 @@ def sane(engine: Engine, seen: Mapping[str, Answer]) -> EngineFacts:
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.id)
 @FEW
 @given(data=st.data())
-def test_arbitrary_bytes(engine: Engine, data: st.DataObject) -> None:
+def test_arbitrary_bytes(engine: Adapter, data: st.DataObject) -> None:
     paths = [step.path for step in engine.plan]
     body = st.one_of(
         st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "replace"))
@@ -243,7 +216,7 @@ def test_arbitrary_bytes(engine: Engine, data: st.DataObject) -> None:
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.id)
 @FEW
 @given(data=st.data())
-def test_arbitrary_json_and_metrics(engine: Engine, data: st.DataObject) -> None:
+def test_arbitrary_json_and_metrics(engine: Adapter, data: st.DataObject) -> None:
     seen = {}
     for step in engine.plan:
         if "metrics" in step.path and data.draw(st.booleans()):
@@ -371,7 +344,7 @@ def test_wrong_types_at_several_keys(which: tuple[str, Callable[[], Served]], da
     ],
     ids=range(11),
 )
-def test_hostile_bodies_on_every_path(engine: Engine, body: bytes) -> None:
+def test_hostile_bodies_on_every_path(engine: Adapter, body: bytes) -> None:
     facts = sane(engine, {step.path: Answer(step.path, 200, body) for step in engine.plan})
     assert not facts.pool.known
 

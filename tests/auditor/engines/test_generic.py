@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.engines import get
-from kvaudit.auditor.engines.contract import Answer, Engine
-from kvaudit.auditor.engines.generic import _MISSING, follow, with_pointers
+from kvaudit.auditor.engines.answers import Answer
+from kvaudit.auditor.engines.contract import Adapter
+from kvaudit.auditor.engines.generic.adapter import with_pointers
+from kvaudit.auditor.engines.generic.pointers import MISSING, follow
 from kvaudit.auditor.readings import EngineFacts
 
 POOL = {"pool": {"size": 64, "used": 3}, "limits": {"largest": 16}, "version": "2.1"}
@@ -39,7 +41,7 @@ def test_each_node_has_its_own_plan() -> None:
         with_pointers({"capacity": "/a"}, "/status"),
         with_pointers([("capacity", "/a"), ("path", "/x")]),
     )
-    assert isinstance(one, Engine)
+    assert isinstance(one, Adapter)
     assert [step.path for step in one.plan] == ["/status"]
     assert [step.path for step in two.plan] == ["/x"]
     assert get("generic").plan == ()
@@ -151,13 +153,13 @@ RFC = {
         ('/k"l', 6),
         ("/ ", 7),
         ("/m~0n", 8),
-        ("/foo/2", _MISSING),
-        ("/foo/-", _MISSING),
-        ("/foo/00", _MISSING),
-        ("/foo/+1", _MISSING),
-        ("/foo/99999999999999", _MISSING),
-        ("/foo/0/x", _MISSING),
-        ("/nothing", _MISSING),
+        ("/foo/2", MISSING),
+        ("/foo/-", MISSING),
+        ("/foo/00", MISSING),
+        ("/foo/+1", MISSING),
+        ("/foo/99999999999999", MISSING),
+        ("/foo/0/x", MISSING),
+        ("/nothing", MISSING),
     ],
 )
 def test_pointers_as_in_rfc_6901(pointer: str, value: object) -> None:

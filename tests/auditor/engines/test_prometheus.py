@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvaudit.auditor.engines._prometheus import LINES, MOST_SAMPLES, parse
-from kvaudit.auditor.engines.contract import Answer
+from kvaudit.auditor.engines.answers import Answer
 from tests.waiting import bounded
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.engines import reading
+from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.transport import Client, Limits
 from tests import servers
 from tests.waiting import bounded
@@ -37,15 +37,15 @@ def read(
     key: str = "",
     seconds: float = 30.0,
     limits: Limits = PATIENT,
-) -> tuple[reading.NodeReading, servers.Server]:
-    async def main() -> tuple[reading.NodeReading, servers.Server]:
-        adapters = reading.adapters_for(engine)
+) -> tuple[fetch.NodeReading, servers.Server]:
+    async def main() -> tuple[fetch.NodeReading, servers.Server]:
+        adapters = fetch.adapters_for(engine)
         headers = [("Authorization", f"Bearer {key}")] if key else []
         async with (
             servers.serving(behaviour) as server,
-            Client(server.url, allow=reading.allowed(adapters), headers=headers, limits=limits) as client,
+            Client(server.url, allow=fetch.allowed(adapters), headers=headers, limits=limits) as client,
         ):
-            got = await reading.read_node(client, adapters, declared=engine != "auto", seconds=seconds)
+            got = await fetch.read_node(client, adapters, declared=engine != "auto", seconds=seconds)
             return got, server
 
     return asyncio.run(main())
@@ -100,7 +100,7 @@ def test_wrong_engine_is_said(behaviour: servers.Behaviour, declared: str, looks
 
 def test_unknown_engine_name() -> None:
     with pytest.raises(ValueError, match="no engine called 'tgi2'"):
-        reading.adapters_for("tgi2")
+        fetch.adapters_for("tgi2")
 
 
 def test_missing_and_refused_key_have_different_sentences() -> None:
@@ -141,13 +141,13 @@ def test_another_json_service() -> None:
 
 
 def test_hanging_node_ends_at_its_deadline_with_the_first_sentence() -> None:
-    async def main() -> reading.NodeReading:
-        adapters = reading.adapters_for("auto")
+    async def main() -> fetch.NodeReading:
+        adapters = fetch.adapters_for("auto")
         async with (
             servers.serving(servers.hanging()) as server,
-            Client(server.url, allow=reading.allowed(adapters), limits=SILENT) as client,
+            Client(server.url, allow=fetch.allowed(adapters), limits=SILENT) as client,
         ):
-            return await reading.read_node(client, adapters, declared=False, seconds=1.0)
+            return await fetch.read_node(client, adapters, declared=False, seconds=1.0)
 
     with bounded(30, "reading a node that hangs"):
         got = asyncio.run(main())

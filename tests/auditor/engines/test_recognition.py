@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from kvaudit.auditor.engines import MODULES, get
-from kvaudit.auditor.engines.contract import Engine
+from kvaudit.auditor.engines import RECOGNISABLE, get
+from kvaudit.auditor.engines.contract import Adapter
 from tests.auditor.engines import payloads
 from tests.auditor.engines.payloads import Served, answers
 
-ADAPTERS = tuple(get(name) for name in MODULES if name != "generic")
+ADAPTERS = tuple(map(get, RECOGNISABLE))
 
 
 def first_to_recognise(payload: Served) -> str:
@@ -28,23 +28,13 @@ def first_to_recognise(payload: Served) -> str:
 @pytest.mark.parametrize(
     ("build", "engine"),
     [
-        (payloads.sglang_0_4_6_post5, "sglang"),
-        (payloads.sglang_0_5_3, "sglang"),
-        (payloads.sglang_prefill_0_5_19, "sglang"),
+        *((build, engine) for engine, builders in payloads.BUILDERS.items() for build in builders),
         (payloads.sglang_decode_0_5_22, "sglang"),
-        (payloads.sglang_rust_0_5_22, "sglang"),
         (payloads.sglang_hidden_pool, "sglang"),
-        (payloads.sglang_router, "sglang"),
         (payloads.sglang_rust_router, "sglang"),
         (payloads.vllm_recorded, "vllm"),
         (lambda: payloads.vllm_recorded(key=False), "vllm"),
-        (payloads.vllm_0_8_5, "vllm"),
-        (payloads.vllm_development, "vllm"),
         (payloads.dynamo_frontend, "vllm"),  # as a router; its workers may be of any engine
-        (payloads.trtllm_1_3, "trtllm"),
-        (payloads.trtllm_drained, "trtllm"),
-        (payloads.trtllm_1_1, "trtllm"),
-        (payloads.trtllm_disaggregated, "trtllm"),
         (lambda: payloads.served({}), ""),
         (lambda: payloads.served({}, fallback=payloads.UNAUTHORIZED), ""),
         (lambda: payloads.served({}, fallback=(200, b"<html>", "text/html")), ""),
@@ -56,7 +46,7 @@ def test_each_server_by_its_own_adapter(build: Callable[[], Served], engine: str
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.id)
-def test_what_is_asked_of_strangers_takes_nothing_from_anyone(adapter: Engine) -> None:
+def test_what_is_asked_of_strangers_takes_nothing_from_anyone(adapter: Adapter) -> None:
     asked = {step.path for step in adapter.plan if step.identifies}
     assert asked
     drained = {step.path for each in ADAPTERS for step in each.plan if step.destructive}
@@ -66,7 +56,11 @@ def test_what_is_asked_of_strangers_takes_nothing_from_anyone(adapter: Engine) -
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda adapter: adapter.id)
-def test_paths_are_plain(adapter: Engine) -> None:
+def test_paths_are_plain(adapter: Adapter) -> None:
     for path in (*(step.path for step in adapter.plan), *adapter.gets, *adapter.posts):
         assert path.startswith("/")
         assert "?" not in path
+
+
+def test_each_has_servers_that_are_recognised_and_fuzzed() -> None:
+    assert set(payloads.BUILDERS) == set(RECOGNISABLE)

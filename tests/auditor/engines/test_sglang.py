@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.engines import get
-from kvaudit.auditor.engines.contract import Answer, Engine
+from kvaudit.auditor.engines.answers import Answer
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, State, fingerprint
 from tests.auditor.engines import payloads
 from tests.auditor.engines.payloads import Served, answers, card, loads, models, sglang_file, sglang_server
@@ -27,7 +28,7 @@ def single(*, remove: tuple[str, ...] = (), **changes: Any) -> dict[str, Any]:
 
 
 def test_is_an_engine() -> None:
-    assert isinstance(SGLANG, Engine)
+    assert isinstance(SGLANG, Adapter)
     assert all(step.unless in {"", *(other.path for other in SGLANG.plan)} for step in SGLANG.plan)
     assert not any(step.destructive for step in SGLANG.plan)
 

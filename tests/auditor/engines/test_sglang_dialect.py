@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from kvaudit.auditor.engines._sglang_dialect import SGLangDialect
-from kvaudit.auditor.engines._trtllm_dialect import TRTLLMDialect
 from kvaudit.auditor.engines.completion import Mode, Wish
+from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
+from kvaudit.auditor.engines.trtllm.dialect import TRTLLMDialect
 from kvaudit.auditor.text.spelling import Prompt
 from tests.auditor.checks.audits import node
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.engines import get
-from kvaudit.auditor.engines.contract import Engine, Step
+from kvaudit.auditor.engines.answers import Step
+from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, State
 from tests.auditor.engines import payloads
 from tests.auditor.engines.payloads import STATISTICS, Served, answers, trtllm_metrics, trtllm_server
@@ -26,7 +27,7 @@ def scraped(text: str) -> EngineFacts:
 
 
 def test_is_an_engine_that_drains_only_as_a_last_resort() -> None:
-    assert isinstance(TRTLLM, Engine)
+    assert isinstance(TRTLLM, Adapter)
     assert [step for step in TRTLLM.plan if step.destructive] == [
         Step("/metrics", unless="/prometheus/metrics", destructive=True)
     ]

@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Outcome
-from kvaudit.auditor.engines._sglang_dialect import SGLangDialect
 from kvaudit.auditor.engines.completion import Call, Dialect, Said, Wish
+from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 from kvaudit.auditor.prober.replies import Gathered, Scribe, outcome_of
 from kvaudit.auditor.text.spelling import Prompt
 from tests import servers

@@ -1,7 +1,5 @@
 """Bounds against scipy, against published tables, and against simulation."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,31 +9,8 @@ from kvaudit.auditor.stats.bounds import (
     fisher_greater,
     interval,
     leak_bound,
-    trials_for_power,
     upper_bound,
 )
-
-
-@pytest.mark.parametrize(
-    ("rate", "at95", "at99"),
-    [
-        (0.5, 5, 7),
-        (0.3, 9, 13),
-        (0.1, 29, 44),
-        (0.05, 59, 90),
-        (0.03, 99, 152),
-        (0.01, 299, 459),
-        (0.001, 2995, 4603),
-    ],
-)
-def test_trials_for_power(rate, at95, at99):
-    assert (trials_for_power(rate), trials_for_power(rate, 0.99)) == (at95, at99)
-
-
-@pytest.mark.parametrize("bad", [0, 1, -0.1, math.nan])
-def test_power_needs_a_rate(bad):
-    with pytest.raises(ValueError):
-        trials_for_power(bad)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from kvaudit.auditor.transport import AddressDenied, Client, TransportError, egress
 from kvaudit.auditor.transport.addresses import checked_addresses, denied_reason, system_resolve
 from kvaudit.auditor.transport.egress import Policy, spelled
-from kvaudit.auditor.transport.rules import BadRule, parse_rule, parse_rules
+from kvaudit.auditor.transport.rules import BadRule, parse_rule
 from tests import servers
 
 SERVER = Policy(guarded=True)
@@ -25,7 +25,9 @@ def restored() -> Iterator[None]:
 
 
 def policy(*, allow: str = "", deny: str = "", own: tuple[tuple[str, int], ...] = ()) -> Policy:
-    return Policy(parse_rules(allow.split()), parse_rules(deny.split()), own, guarded=True)
+    return Policy(
+        tuple(map(parse_rule, allow.split())), tuple(map(parse_rule, deny.split())), own, guarded=True
+    )
 
 
 def refused(held: Policy, address: str, port: int = 2375, **names: list[str]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.commands.consult import Said, Server, ask
+from kvaudit.auditor.commands.server_gate import Said, Server, ask
 from kvaudit.auditor.report import build
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.tokens import create_token

@@ -15,7 +15,7 @@ from kvaudit.server.accounts.tokens import create_token, revoke_token
 from kvaudit.server.api.bodies import LARGEST_BODY
 from kvaudit.server.audits.models import CheckState
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.incidents import traffic
+from kvaudit.server.incidents import traffic_gate
 from tests import factories
 from tests.server.api.states import a_change, a_state
 
@@ -72,7 +72,7 @@ def test_a_capacity_change_counts_before_drift_is_judged_again(
 ) -> None:
     a_state(deployment, "drift")
     a_change(deployment, significant=significant)
-    assert traffic.answer(deployment).verdict is verdict
+    assert traffic_gate.answer(deployment).verdict is verdict
 
 
 @pytest.mark.parametrize("then", ["inconclusive", "error"])
@@ -89,17 +89,17 @@ def test_a_fail_is_not_taken_back_by_a_test_that_could_not_be_done(deployment: D
         closed_at=now - timedelta(hours=1),
     )
     a_state(deployment, "coherence", then, since=now - timedelta(hours=1))
-    answer = traffic.answer(deployment)
+    answer = traffic_gate.answer(deployment)
     assert answer.verdict is Verdict.INCONCLUSIVE
     assert "it failed and has shown nothing else since: coherence says fail" in answer.summary
     CheckState.objects.filter(closed_at=None, check_id="coherence").update(closed_at=now)
     a_state(deployment, "coherence", "pass", since=now, last_confirmed=now)
-    assert traffic.answer(deployment).verdict is Verdict.PASS
+    assert traffic_gate.answer(deployment).verdict is Verdict.PASS
 
 
 def test_an_expired_drift_is_inconclusive(deployment: Deployment) -> None:
     a_state(deployment, "drift", expires_at=timezone.now() - timedelta(seconds=1))
-    answer = traffic.answer(deployment)
+    answer = traffic_gate.answer(deployment)
     assert answer.verdict is Verdict.INCONCLUSIVE
     assert "expired (age); it said pass" in answer.summary
 
@@ -128,7 +128,7 @@ def test_findings(
     a_state(deployment, "drift")
     past = {"expires_at": timezone.now() - timedelta(minutes=1), "expired_by": "capacity change"}
     a_state(deployment, check, said, **(past if expired else {}))
-    answer = traffic.answer(deployment)
+    answer = traffic_gate.answer(deployment)
     assert answer.verdict is verdict
     assert ("canary" in answer.summary) is (verdict is not Verdict.PASS)
 
@@ -141,12 +141,12 @@ def test_a_declared_edge_limit_must_have_been_seen_refusing(
     deployment.edge_limit = 600_000
     from dataclasses import replace
 
-    from kvaudit.server.audits.history import history_for
+    from kvaudit.server.audits.state.history import history_for
 
     monkeypatch.setattr(
-        traffic, "history_for", lambda each: replace(history_for(each), edge_limit_seen_refusing=seen)
+        traffic_gate, "history_for", lambda each: replace(history_for(each), edge_limit_seen_refusing=seen)
     )
-    answer = traffic.answer(deployment)
+    answer = traffic_gate.answer(deployment)
     assert (answer.verdict, answer.edge_limit, answer.edge_limit_seen_refusing) == (verdict, 600_000, seen)
     assert any("600,000" in reason.summary for reason in answer.reasons)
 
@@ -157,14 +157,14 @@ def test_the_worst_reason_comes_first_and_decides(
     monkeypatch.setattr(checks, "MODULES", (*checks.PASSIVE, "canary"))
     a_state(deployment, "drift", "error", summary="prefill-0 refused the connection")
     a_state(deployment, "canary", "fail", summary="text of tenant a surfaced for tenant b")
-    answer = traffic.answer(deployment)
+    answer = traffic_gate.answer(deployment)
     assert [reason.check for reason in answer.reasons] == ["canary", "drift"]
     assert answer.summary == "History says fail: canary: text of tenant a surfaced for tenant b."
 
 
 def test_a_stored_verdict_that_nobody_knows_is_never_a_pass(deployment: Deployment) -> None:
     a_state(deployment, "drift", "splendid")
-    assert traffic.answer(deployment).verdict is Verdict.ERROR
+    assert traffic_gate.answer(deployment).verdict is Verdict.ERROR
 
 
 # Who may ask

@@ -24,7 +24,7 @@ def actor(monkeypatch: pytest.MonkeyPatch) -> Actor:
 @pytest.fixture(autouse=True)
 def bells(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int]]]:
     """What would have been rung for: (kind, run ids), instead of a broker."""
-    from kvaudit.server.audits import bells
+    from kvaudit.server.audits.execution import enqueue as bells
 
     rung: list[tuple[str, list[int]]] = []
     monkeypatch.setattr(bells, "_send", lambda ids, kind: rung.append((kind.value, list(ids))))

@@ -15,7 +15,7 @@ from kvaudit.auditor.readings import EngineFacts, read
 from kvaudit.auditor.runner import CheckFinished, CheckStarted, NodeRead
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 from kvaudit.server.audits.models import Kind, Plan, Run, Trigger
-from kvaudit.server.audits.planning import PlanSpec, create_plan
+from kvaudit.server.audits.schedule.plans import PlanSpec, create_plan
 from kvaudit.server.fleet.models import Deployment
 from tests.factories import a_deployment, a_node
 

@@ -12,17 +12,18 @@ import pytest
 from kvaudit.auditor.fleetfile import parse_fleet
 from kvaudit.auditor.transport import egress
 from kvaudit.auditor.transport.egress import Policy
-from kvaudit.auditor.transport.rules import parse_rules
-from kvaudit.server.audits import executing
+from kvaudit.auditor.transport.rules import parse_rule
+from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.fleet import session_plans
-from kvaudit.server.fleet.importing import import_fleet
+from kvaudit.server.fleet.import_file import import_fleet
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.fleet.services import set_tenant_key
 from kvaudit.server.fleet.session_approval import approve_session, digest_of_session
 from kvaudit.server.notify import delivery, services
-from kvaudit.server.notify.channels import BadChannel, create_channel
+from kvaudit.server.notify.channels import BadChannel
 from kvaudit.server.notify.models import OutboxMessage
+from kvaudit.server.notify.services import create_channel
 from tests import factories, servers
 from tests.server.audits.stage import a_run
 from tests.session_server import FLEET_FILE
@@ -43,7 +44,7 @@ def server_policy() -> Iterator[Any]:
     before = egress.current()
 
     def install(*allow: str, own: tuple[tuple[str, int], ...] = ()) -> None:
-        egress.install(Policy(parse_rules(allow), (), own, guarded=True))
+        egress.install(Policy(tuple(map(parse_rule, allow)), (), own, guarded=True))
 
     yield install
     egress.install(before)
@@ -64,7 +65,7 @@ def with_session(url: str, *, approved: bool = True) -> Deployment:
 
 def audited(deployment: Deployment, check: str = "session", kind: Kind = Kind.ACTIVE) -> Any:
     run = a_run(deployment, checks=[check], kind=kind)
-    assert executing.execute([run.pk], kind=kind) == 1
+    assert run_task.execute([run.pk], kind=kind) == 1
     run.refresh_from_db()
     return run
 

@@ -4,7 +4,8 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from kvaudit.server.audits import claiming, services
+from kvaudit.server.audits import services
+from kvaudit.server.audits.execution import claims as claiming
 from kvaudit.server.audits.models import Kind, Plan, Run
 from kvaudit.server.audits.services import AuditProblem, audit_now, request_cancel
 from kvaudit.server.ledger.models import Entry

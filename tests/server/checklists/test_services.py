@@ -12,10 +12,10 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from kvaudit.server.accounts.models import User
-from kvaudit.server.audits.evidence import body_of
+from kvaudit.server.audits.evidence.store import body_of
 from kvaudit.server.audits.models import Evidence
 from kvaudit.server.checklists import options
-from kvaudit.server.checklists.attesting import File
+from kvaudit.server.checklists.attestations import File
 from kvaudit.server.checklists.models import Assessed, Attestation, OwnItem, Waiver
 from kvaudit.server.checklists.services import (
     ClaimProblem,

@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 
 from kvaudit.server.checklists import tasks, trends
+from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.models import Assessed, DailyCount
-from kvaudit.server.checklists.standing import Status
 from tests.factories import a_deployment
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.server.web import scene

@@ -11,7 +11,7 @@ from kvaudit.auditor.transport import origin_of
 from kvaudit.server.accounts.models import ApiToken
 from kvaudit.server.fleet import services
 from kvaudit.server.fleet.credentials import BadHeaders
-from kvaudit.server.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
+from kvaudit.server.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant, with_nodes
 from kvaudit.server.ledger.models import Entry
 from tests import factories
 
@@ -158,7 +158,7 @@ def test_lists_cost_the_same_for_one_and_many(django_assert_num_queries: Any) ->
     for _ in range(8):
         factories.a_node(factories.a_deployment())
     with django_assert_num_queries(3):
-        for deployment in Deployment.objects.with_nodes():
+        for deployment in with_nodes(Deployment.objects.all()):
             assert deployment.team.slug
             assert len(deployment.current_nodes) == 1
             assert deployment.current_tenants == []

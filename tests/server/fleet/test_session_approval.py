@@ -8,8 +8,7 @@ import pytest
 from django.core.exceptions import PermissionDenied
 
 from kvaudit.auditor.prober.session_wire import session_for
-from kvaudit.server.fleet.importing import ImportOutcome, import_fleet
-from kvaudit.server.fleet.loading import load_target
+from kvaudit.server.fleet.import_file import ImportOutcome, import_fleet
 from kvaudit.server.fleet.models import Deployment, SessionApproval
 from kvaudit.server.fleet.session_approval import (
     ApprovalProblem,
@@ -20,6 +19,7 @@ from kvaudit.server.fleet.session_approval import (
 )
 from kvaudit.server.ledger.models import Entry
 from tests import factories
+from tests.factories import loaded_target
 
 pytestmark = pytest.mark.django_db
 
@@ -66,7 +66,7 @@ def test_new_steps_wait_and_the_import_says_so(red: Any) -> None:
     author = factories.a_user(team=red, role="operator")
     outcome = imported(author)
     assert any("second person" in note for note in outcome.notes)
-    target = load_target(game())
+    target = loaded_target(game())
     assert target.session is None
     wire, why = session_for(target)
     assert wire is None
@@ -78,7 +78,7 @@ def test_an_approver_who_did_not_bring_them_in_approves(red: Any, role: str) -> 
     imported(factories.a_user(team=red, role="operator"))
     approver = factories.a_user(team=red, role=role)
     approve(approver)
-    assert load_target(game()).session is not None
+    assert loaded_target(game()).session is not None
     assert Entry.objects.filter(kind="session.approved", subject="deployment:game").count() == 1
 
 
@@ -88,7 +88,7 @@ def test_nobody_approves_what_they_brought_in(red: Any, role: str) -> None:
     imported(author)
     with pytest.raises(PermissionDenied, match="second person"):
         approve(author)
-    assert load_target(game()).session is None
+    assert loaded_target(game()).session is None
 
 
 @pytest.mark.parametrize("role", ["viewer", "auditor", "operator"])
@@ -119,12 +119,12 @@ def test_any_change_needs_a_new_word(red: Any, change: str) -> None:
     approver, other = (factories.a_user(team=red, role="approver") for _ in range(2))
     approve(approver)
     imported(approver, FLEET.replace(*CHANGES[change]))
-    assert load_target(game()).session is None
+    assert loaded_target(game()).session is None
     assert approval_of(game()) is None
     with pytest.raises(PermissionDenied):  # now it is the approver's own
         approve(approver)
     approve(other)
-    assert load_target(game()).session is not None
+    assert loaded_target(game()).session is not None
 
 
 def test_the_same_file_again_changes_nothing(red: Any) -> None:
@@ -133,7 +133,7 @@ def test_the_same_file_again_changes_nothing(red: Any) -> None:
     imported(
         factories.a_user(team=red, role="operator"), FLEET.replace("team: red", "team: red\n    owner: Ada")
     )
-    assert load_target(game()).session is not None
+    assert loaded_target(game()).session is not None
 
 
 def test_taken_away_and_brought_back_it_waits_again(red: Any) -> None:
@@ -141,7 +141,7 @@ def test_taken_away_and_brought_back_it_waits_again(red: Any) -> None:
     approve(factories.a_user(team=red, role="approver"))
     imported("command:fleet", FLEET[: FLEET.index("    session:")])
     imported("command:fleet")
-    assert load_target(game()).session is None
+    assert loaded_target(game()).session is None
 
 
 def test_what_changed_since_it_was_read_is_not_approved(red: Any) -> None:
@@ -156,7 +156,7 @@ def test_an_operator_may_withdraw(red: Any) -> None:
     imported("command:fleet")
     approve(factories.a_user(team=red, role="approver"))
     withdraw_approval(deployment=game(), actor=factories.a_user(team=red, role="operator"))
-    assert load_target(game()).session is None
+    assert loaded_target(game()).session is None
     assert SessionApproval.objects.count() == 1, "what was stays on record"
 
 
@@ -164,6 +164,6 @@ def test_steps_of_the_release_before_wait_too(red: Any) -> None:
     """Rows as an upgrade leaves them: described, without author and approval."""
     imported("command:fleet")
     Deployment.objects.update(session_author=None, session_set_by="")
-    assert load_target(game()).session is None
+    assert loaded_target(game()).session is None
     approve(factories.a_user(team=red, role="approver"))
-    assert load_target(game()).session is not None
+    assert loaded_target(game()).session is not None

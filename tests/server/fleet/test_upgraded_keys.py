@@ -13,14 +13,14 @@ from django.apps import apps
 from django.utils import timezone
 
 from kvaudit.server.accounts.sealing import SealBroken
-from kvaudit.server.fleet.loading import load_target
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.inquiries.models import LogPart
-from kvaudit.server.inquiries.reading import Parts
-from kvaudit.server.notify.channels import opened
+from kvaudit.server.inquiries.request_logs.import_worker import Parts
 from kvaudit.server.notify.models import Channel
+from kvaudit.server.notify.services import opened
 from tests import factories
-from tests.server.inquiries.imports import LOG, begun
+from tests.factories import loaded_target
+from tests.server.inquiries.request_logs.imports import LOG, begun
 
 pytestmark = pytest.mark.django_db
 
@@ -54,15 +54,15 @@ def test_stored_keys_go_on_where_they_went(old: Any) -> None:
         name="c", kind="webhook", address_sealed=old("https://h.example/x?y"), secret_sealed=old("s")
     )
     with pytest.raises(SealBroken, match="Enter it again"):
-        load_target(Deployment.objects.get())
+        loaded_target(Deployment.objects.get())
     upgrade()
-    target = load_target(Deployment.objects.get())
+    target = loaded_target(Deployment.objects.get())
     assert target.nodes[0].credentials.headers == (("Authorization", "Bearer sk-old"),)
     assert target.tenants[0].credentials.headers == (("Authorization", "Bearer sk-old"),)
     assert target.tenants[0].salt == "salt"
     assert opened(Channel.objects.get(pk=channel.pk)) == ("https://h.example/x?y", "s")
     Deployment.objects.update(entry="http://evil.example")
-    assert load_target(Deployment.objects.get()).tenants == ()
+    assert loaded_target(Deployment.objects.get()).tenants == ()
 
 
 def test_an_upload_that_waits_is_read(old: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_key_that_nobody_can_open_is_left_and_must_be_entered_again(old: Any) 
     Tenant.objects.create(deployment=deployment, name="a", credential_sealed=strange)
     upgrade()
     assert Tenant.objects.get().credential_sealed == strange
-    problem = load_target(Deployment.objects.get()).tenants_problem
+    problem = loaded_target(Deployment.objects.get()).tenants_problem
     assert "tenant a" in problem
     assert "Enter it again" in problem
 

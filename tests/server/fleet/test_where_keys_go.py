@@ -18,10 +18,11 @@ from django.conf import settings as live
 
 from kvaudit.auditor import runner
 from kvaudit.server.fleet import services
-from kvaudit.server.fleet.importing import import_fleet
-from kvaudit.server.fleet.loading import load_target, load_targets
+from kvaudit.server.fleet.import_file import import_fleet
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
+from kvaudit.server.fleet.target_loader import load_targets
 from tests import factories, servers
+from tests.factories import loaded_target
 
 pytestmark = pytest.mark.django_db
 
@@ -318,7 +319,7 @@ def test_spellings_of_one_origin_and_other_origins(first: str, second: str, kept
     tenant = Tenant.objects.create(deployment=deployment, name="a")
     services.set_tenant_key(tenant=tenant, key="k", actor="system:tests")
     Deployment.objects.update(entry=second)
-    target = load_target(Deployment.objects.get())
+    target = loaded_target(Deployment.objects.get())
     assert bool(target.tenants) is kept
     assert ("enter it again" in target.tenants_problem) is not kept
 

@@ -9,11 +9,12 @@ from django.utils import timezone
 
 from kvaudit.auditor.advisories.load import shipped as advisories
 from kvaudit.server.audits.models import CheckState
-from kvaudit.server.incidents import exporting, library, postmortem
+from kvaudit.server.incidents import export as exporting
+from kvaudit.server.incidents import library, postmortem
 from kvaudit.server.incidents.document import Document, DocumentProblem, Moment, parse, parse_yaml
 from kvaudit.server.incidents.markdown import to_markdown
-from kvaudit.server.incidents.moving import IncidentProblem
-from kvaudit.server.web.prose import render
+from kvaudit.server.incidents.transitions import IncidentProblem
+from kvaudit.server.web.kit.markdown import render
 from tests.factories import a_team, a_user
 from tests.server.incidents.stage import a_result, a_target, an_incident, an_operator, stands
 from tests.server.web.scene import a_plan

@@ -12,7 +12,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.inprocess import in_process
-from kvaudit.server.incidents import evidence
+from kvaudit.server.incidents import result_meaning
 
 LEAKS_AT = 5_322
 """The first length that the lab's small prefill pool rejects."""
@@ -50,7 +50,7 @@ def audited(fault, checks, *, replayed=(), tokens=None):
 def test_the_leak_is_seen_where_it_is():
     found = audited("stale_pages", ["rejection"])["rejection"]
     assert (found.verdict, found.severity) == (Verdict.FAIL, "critical")
-    assert evidence.kind_of("rejection", found.severity) == "leak"
+    assert result_meaning.kind_of("rejection", found.severity) == "leak"
     assert checks.failing_lengths("rejection", found.measures) == [LEAKS_AT]
 
 

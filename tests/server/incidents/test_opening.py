@@ -11,9 +11,9 @@ from django.core.exceptions import PermissionDenied
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from kvaudit.server.incidents import evidence, opening
+from kvaudit.server.incidents import opening, result_meaning
 from kvaudit.server.incidents.models import Incident, Kind, Quarantine
-from kvaudit.server.incidents.moving import IncidentProblem
+from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
 from tests.server.incidents.stage import (
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.django_db
     ],
 )
 def test_what_opens_which_incident(check, severity, kind):
-    assert evidence.kind_of(check, severity) is kind
+    assert result_meaning.kind_of(check, severity) is kind
 
 
 @pytest.mark.parametrize(("heard_late", "standing"), [(True, "open"), (False, "restored")])
@@ -199,14 +199,14 @@ def test_who_may_open_one():
 
 
 def test_where_a_prompt_stopped_the_server_no_step_advises_to_repeat_it():
-    steps = evidence.first_steps(["rejection"], [], ["Restart the deployment."], stopped=True)
+    steps = result_meaning.first_steps(["rejection"], [], ["Restart the deployment."], stopped=True)
     assert steps[0] == "Restart the deployment."
     assert not any("again" in step for step in steps)
     assert "an operator has resumed" in steps[-1]
 
 
 def test_first_steps_name_the_length_once():
-    steps = evidence.first_steps(["rejection"], [700, 681], ["Do this.", "Do this.", ""])
+    steps = result_meaning.first_steps(["rejection"], [700, 681], ["Do this.", "Do this.", ""])
     assert steps[0] == "Do this."
     assert "681 tokens" in steps[1]
     assert len(steps) == len(set(steps))

@@ -11,10 +11,11 @@ from django.utils import timezone
 
 from kvaudit.server.audits.models import CheckState
 from kvaudit.server.checklists.models import Waiver
-from kvaudit.server.incidents import following, opening, postmortem, restoring
+from kvaudit.server.incidents import action_enforcement, opening, postmortem
+from kvaudit.server.incidents import restore as restoring
 from kvaudit.server.incidents.models import ImpactLine
-from kvaudit.server.incidents.moving import IncidentProblem
-from kvaudit.server.incidents.narrative import ActionState
+from kvaudit.server.incidents.models.narrative import ActionState
+from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
 from tests.server.incidents.stage import (
@@ -128,7 +129,7 @@ def test_done_only_while_what_enforces_it_is_green(incident, operator):
     done = postmortem.step_action(item=item, to="done", actor=operator, reason="")
     assert done.state == ActionState.DONE
     CheckState.objects.filter(check_id="pool").update(expires_at=timezone.now() - timedelta(seconds=1))
-    assert not following.enforcements(incident.deployment, ["check:pool"])["check:pool"].green
+    assert not action_enforcement.enforcements(incident.deployment, ["check:pool"])["check:pool"].green
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_a_waiver_is_not_green(incident, operator):
         deployment=incident.deployment, item="1", reason="r", requester=operator, requested_at=now,
         decision="approved", decided_by=a_user(), decided_at=now, valid_from=now, expires_at=now + timedelta(days=1),
     )  # fmt: skip
-    found = following.enforcements(incident.deployment, ["item:1"])["item:1"]
+    found = action_enforcement.enforcements(incident.deployment, ["item:1"])["item:1"]
     assert (found.green, found.sentence) == (False, "item 1 is waived")
 
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kvaudit.server.ledger import services
+from kvaudit.server.ledger.chain_check import verify_chain
 from kvaudit.server.ledger.grants import grant_statements
 from kvaudit.server.ledger.models import Entry
-from kvaudit.server.ledger.verify import verify_chain
 
 pytestmark = pytest.mark.django_db
 

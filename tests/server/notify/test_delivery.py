@@ -2,97 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import threading
-import time
-from collections.abc import Iterator
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import psycopg
 import pytest
-from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
-from kvaudit.server.notify import delivery, services
-from kvaudit.server.notify.channels import create_channel, opened
+from kvaudit.server.notify import delivery
 from kvaudit.server.notify.models import Channel, OutboxMessage
-from kvaudit.server.notify.signing import HEADER, holds
 from kvaudit.server.notify.tasks import deliver
-from tests import factories
+from tests.server.notify.receiver import Receiver, a_message
 
 pytestmark = pytest.mark.django_db
 
 
-class Receiver:
-    """Keeps what it gets; answers with ``status``."""
-
-    def __init__(self) -> None:
-        self.status = 204
-        self.got: list[tuple[str, dict[str, str], bytes]] = []
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((self.path, dict(self.headers), body))
-                self.send_response(receiver.status)
-                if receiver.status == 302:
-                    self.send_header("Location", "http://169.254.169.254/")
-                self.end_headers()
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook/path-secret?k=v"
-        threading.Thread(
-            target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    running = Receiver()
-    yield running
-    running.server.shutdown()
-    running.server.server_close()
-
-
-def a_message(url: str, kind: str = "webhook") -> OutboxMessage:
-    create_channel(kind=kind, name="c", address=url, actor="system:tests")
-    return services.enqueue(
-        event="fail",
-        subject="pool of glm-prod failed",
-        payload={"summary": "The pool holds 681,280 tokens.", "next": "Raise it.", "run": 7},
-        team=factories.a_team(),
-    )[0]
-
-
 def again(message: OutboxMessage) -> None:
     OutboxMessage.objects.filter(pk=message.pk).update(next_attempt_at=timezone.now() - timedelta(days=1))
-
-
-def test_a_webhook_is_signed_and_sent_once(receiver: Receiver) -> None:
-    message = a_message(receiver.url)
-    assert deliver() == 1
-    assert deliver() == 0
-
-    [(path, headers, body)] = receiver.got
-    assert path == "/hook/path-secret?k=v"
-    secret = opened(Channel.objects.get())[1]
-    assert holds(headers[HEADER], body, secret, int(time.time()))
-    assert headers["X-KVAudit-Delivery"] == str(message.pk)
-    assert json.loads(body)["payload"] == {
-        "summary": "The pool holds 681,280 tokens.",
-        "next": "Raise it.",
-        "run": 7,
-    }
-    assert secret.encode() not in body
-    message.refresh_from_db()
-    assert (message.state, message.attempts, message.last_problem) == ("sent", 1, "")
 
 
 @pytest.mark.parametrize("status", [500, 404, 302, 429])
@@ -153,28 +81,6 @@ def test_a_claimed_message_is_not_taken_by_another_worker(receiver: Receiver) ->
     delivery.note(theirs, "")
     message.refresh_from_db()
     assert message.state == "sent"
-
-
-def test_an_e_mail_reads_like_a_letter() -> None:
-    a_message("oncall@example.org", "email")
-    assert deliver() == 1
-    [letter] = mail.outbox
-    assert (letter.to, letter.subject) == (["oncall@example.org"], "[kvaudit] pool of glm-prod failed")
-    assert letter.body == (
-        "pool of glm-prod failed\n\nThe pool holds 681,280 tokens.\n\nRaise it.\n\nrun: 7\n"
-    )
-
-
-def test_a_mail_server_that_is_away_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def away(*_: Any, **__: Any) -> int:
-        raise ConnectionRefusedError(111, "Connection refused")
-
-    monkeypatch.setattr(delivery.EmailMessage, "send", away)
-    message = a_message("oncall@example.org", "email")
-    assert deliver() == 0
-    message.refresh_from_db()
-    assert message.state == "pending"
-    assert "did not take the message" in message.last_problem
 
 
 def test_a_channel_that_is_off_keeps_its_messages(receiver: Receiver) -> None:

@@ -10,8 +10,8 @@ from django.db import transaction
 
 from kvaudit.server import broker
 from kvaudit.server.notify import services
-from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import Channel, OutboxMessage
+from kvaudit.server.notify.services import create_channel
 from tests import factories
 
 pytestmark = pytest.mark.django_db

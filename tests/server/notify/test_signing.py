@@ -38,7 +38,7 @@ def test_what_a_receiver_accepts(header: str, body: bytes, secret: str, now: int
 
 
 def test_the_receiver_in_the_manual_agrees() -> None:
-    manual = (Path(__file__).parents[3] / "docs" / "webhooks.md").read_text()
+    manual = (Path(__file__).parents[3] / "docs" / "channels.md").read_text()
     code = manual.split("```python")[1].split("```")[0]
     names: dict[str, Any] = {}
     exec(code, names)

@@ -11,9 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from kvaudit.server.audits.models import Plan
-from kvaudit.server.fleet.loading import load_target
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.ledger.models import Entry
+from tests.factories import loaded_target
 
 pytestmark = pytest.mark.django_db
 
@@ -49,7 +49,7 @@ def test_an_import_makes_the_deployment_its_plans_and_its_key(file: Path) -> Non
     assert said.endswith("Imported: 1 team added, 1 deployment added, 1 node added.\n")
     assert "the-key-of-prefill" not in said
     deployment = Deployment.objects.get()
-    assert load_target(deployment).nodes[0].credentials.headers == (
+    assert loaded_target(deployment).nodes[0].credentials.headers == (
         ("Authorization", "Bearer the-key-of-prefill"),
     )
     plans = Plan.objects.filter(deployments=deployment)

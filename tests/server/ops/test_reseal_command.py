@@ -13,14 +13,14 @@ from django.db.models import BinaryField, CharField, TextField
 
 from kvaudit.server.accounts.sealed_fields import place_of, sealed_columns
 from kvaudit.server.fleet import services
-from kvaudit.server.fleet.loading import load_target
 from kvaudit.server.fleet.models import Tenant
-from kvaudit.server.inquiries.reading import Parts
+from kvaudit.server.inquiries.request_logs.import_worker import Parts
 from kvaudit.server.ledger.models import Entry
-from kvaudit.server.notify.channels import create_channel
 from kvaudit.server.notify.models import Channel
+from kvaudit.server.notify.services import create_channel
 from tests import factories
-from tests.server.inquiries.imports import LOG, begun
+from tests.factories import loaded_target
+from tests.server.inquiries.request_logs.imports import LOG, begun
 
 
 def test_no_sealed_column_can_be_forgotten() -> None:
@@ -62,7 +62,7 @@ def test_after_it_the_old_key_may_go(settings: Any) -> None:
     assert out.getvalue().startswith(f"{4 + parts} secrets")
     settings.ENCRYPTION_KEYS = [new]
     assert io.BufferedReader(Parts(work)).read() == LOG
-    target = load_target(deployment)
+    target = loaded_target(deployment)
     assert target.nodes[0].credentials.headers == (("X", "y"),)
     assert target.tenants[0].credentials.headers == (("Authorization", "Bearer k"),)
     assert Entry.objects.filter(kind="secrets.resealed").count() == 1

@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from kvaudit.auditor.verdict import roll_up
 from kvaudit.server.accounts.models import Team, User
-from kvaudit.server.audits import states
 from kvaudit.server.audits.models import CheckState, Evidence, Plan, Result, Run, RunEvidence
-from kvaudit.server.audits.status import required_checks
+from kvaudit.server.audits.state import intervals
+from kvaudit.server.audits.state.status import required_checks
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from tests.factories import a_deployment, a_node
 from tests.recorded import recorded
@@ -141,7 +141,7 @@ def stands(
     run = a_run(deployment, verdicts, at=now - timedelta(minutes=3), measures=measures, **fields)
     recorded(run)
     for result in run.results.all():
-        low, high = states.zone_of(result) or (None, None)
+        low, high = intervals.zone_of(result) or (None, None)
         CheckState.objects.create(
             deployment=deployment,
             check_id=result.check_id,

@@ -16,16 +16,16 @@ from hypothesis.extra.django import TestCase
 from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict, roll_up
 from kvaudit.server.accounts.tokens import create_token
-from kvaudit.server.audits import states
 from kvaudit.server.audits.models import CheckState, Result
-from kvaudit.server.audits.status import ALWAYS_REQUIRED, DeploymentStatus, status_of
+from kvaudit.server.audits.state import intervals as states
+from kvaudit.server.audits.state.status import ALWAYS_REQUIRED, DeploymentStatus, status_of
 from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
-from kvaudit.server.incidents import traffic
-from kvaudit.server.web.items import item_standings
-from kvaudit.server.web.tables import deployment as page
-from kvaudit.server.web.tables import fleet
-from kvaudit.server.web.tables.headline import headline
+from kvaudit.server.incidents import traffic_gate
+from kvaudit.server.web.deployment import page
+from kvaudit.server.web.fleet import page as fleet
+from kvaudit.server.web.fleet.headline import headline
+from kvaudit.server.web.fleet.items import item_standings
 from tests.drawn import cases
 from tests.factories import a_deployment, a_node, an_admin
 from tests.recorded import recorded
@@ -202,13 +202,13 @@ def agree_now(deployment: Deployment) -> None:
         key: cell.verdict for key, cell in cells.items()
     }
 
-    answer = traffic.answer(deployment)
-    if any(now.check not in traffic.NOT_ASKED for now in status.failing):
+    answer = traffic_gate.answer(deployment)
+    if any(now.check not in traffic_gate.NOT_ASKED for now in status.failing):
         assert answer.verdict is F
     held_against = [
         now
         for now in (*status.checks.values(), *status.nodes)
-        if now.check not in traffic.NOT_ASKED and (now.said is F or now.check in status.unrefuted)
+        if now.check not in traffic_gate.NOT_ASKED and (now.said is F or now.check in status.unrefuted)
     ]
     if held_against:
         assert answer.verdict is not P

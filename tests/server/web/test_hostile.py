@@ -26,11 +26,11 @@ from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.api.urls import api
 from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.inquiries.models import Export, LogImport, RequestHit, RequestLog, SavedView, TenantCount
-from kvaudit.server.web.urls import urlpatterns
-from kvaudit.server.web.views.incidents import WRITERS
+from kvaudit.server.web.kit.parts.incident_file import WRITERS
 from tests.factories import an_admin
 from tests.server.web import scene
-from tests.server.web.views.test_strangers import EVERYBODYS, rows_of
+from tests.server.web.addresses import PATTERNS
+from tests.server.web.test_strangers import EVERYBODYS, rows_of
 
 pytestmark = pytest.mark.django_db
 
@@ -135,7 +135,7 @@ def world(people, pair) -> dict[str, Any]:
 
 
 def addresses(named: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    for pattern in urlpatterns:
+    for pattern in PATTERNS:
         if not pattern.pattern.converters:
             yield pattern.name, reverse(pattern.name)
         elif pattern.name in named:
@@ -202,7 +202,7 @@ def test_no_page_and_no_export_obeys_what_it_shows(world):
 
 def test_every_address_with_rows_is_read(world):
     """Those of nobody's rows are public data of the package, tried by their own tests."""
-    every = {pattern.name for pattern in urlpatterns}
+    every = {pattern.name for pattern in PATTERNS}
     assert every - EVERYBODYS == {name for name, _ in addresses(world["named"])}
 
 

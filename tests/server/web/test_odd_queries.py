@@ -12,10 +12,10 @@ from django.urls import reverse
 from kvaudit.server.accounts.models import User
 from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.api.urls import api
-from kvaudit.server.web.urls import urlpatterns
 from tests.factories import an_admin
 from tests.server.web import scene
-from tests.server.web.views.test_strangers import rows_for
+from tests.server.web.addresses import PATTERNS
+from tests.server.web.test_strangers import rows_for
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +48,7 @@ def test_no_page_breaks_on_what_its_address_says(boss, monkeypatch):
 
     monkeypatch.setattr(QueryDict, "get", noting)
     wrong, tried = {}, 0
-    for pattern in urlpatterns:
+    for pattern in PATTERNS:
         if pattern.pattern.converters and pattern.name not in named:
             continue
         address = reverse(pattern.name, kwargs=named.get(pattern.name))

@@ -13,9 +13,9 @@ from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
     Trial,
-    denied,
     harmed,
     needed,
+    nothing_learnt,
     saying,
     trial,
     unaskable,
@@ -125,12 +125,8 @@ def _judge(seen: AccountingSeen) -> Result:
 
     result = saying("accounting", measures, DOES_NOT_PROVE, seen.evidence)
 
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the tenant's key ({refusal.status}): nothing was learnt.",
-            "Check the key.",
-        )
+    if (error := nothing_learnt(result, seen.trials)) is not None:
+        return error
     if miscounted:
         worst = miscounted[0]
         return result(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
 from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
@@ -11,8 +12,8 @@ from kvaudit.auditor.checks.trials import (
     MORE_TOKENS,
     NO_CONSENT,
     VOID_SHARE,
-    denied,
     needed,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
@@ -21,9 +22,6 @@ from kvaudit.auditor.checks.trials import (
 from kvaudit.auditor.stats.bounds import interval, leak_bound
 from kvaudit.auditor.text.markers import as_measure
 from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.canary.probe import CanarySeen, Sighting
 
 LEAST_SURFACING = 0.5
 LEAST_DIRTYING = 0.5
@@ -66,19 +64,8 @@ def judge_canary(seen: CanarySeen) -> Result:
             FIRST_AID.format(tokens=min(one.length for one in hits)),
             "critical",
         )
-    if any(one.decoy for one in seen.sightings):
-        return result(
-            Verdict.ERROR,
-            "A marker that was never sent to anybody was found in an answer: the matcher or its word list is at fault, "
-            "and nothing was learnt about the target.",
-            "Report this with the evidence; do not trust other canary results of this version.",
-        )
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the key of tenant {refusal.tenant} ({refusal.status}): nothing was learnt.",
-            "Check both tenants' keys and run again.",
-        )
+    if (error := nothing_learnt(result, seen.trials, seen.sightings)) is not None:
+        return error
     if seen.unhealthy:
         return result(
             Verdict.FAIL,

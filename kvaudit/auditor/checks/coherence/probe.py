@@ -3,56 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 
 from kvaudit.auditor.checks.coherence import CHECK
-from kvaudit.auditor.checks.coherence.verdict import LEAST_BASELINE, judge_coherence
+from kvaudit.auditor.checks.coherence.verdict import (
+    LEAST_BASELINE,
+    NEEDLES,
+    CoherenceSeen,
+    Reading,
+    judge_coherence,
+)
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.evidence_source import told
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Reply, Stop
-from kvaudit.auditor.checks.trials import Trial, harmed, trial, unaskable, withheld
+from kvaudit.auditor.checks.trials import harmed, trial, unaskable, withheld
 from kvaudit.auditor.text.markers import Marker, draw_marker
 from kvaudit.auditor.text.prompts import Needle, Nonce, draw_needles, draw_nonce, together
-from kvaudit.auditor.verdict import Evidence, Result
+from kvaudit.auditor.verdict import Result
 
-NEEDLES = 10
 GLANCED = (0, 5)
 """Facts asked first, at the beginning and in the middle, besides the nonce at the end: three prompts per
 length. The other eight are asked only when something is missing."""
 
 BASELINE_TOKENS = 1024
-FAILING = 2  # of ten facts found, or fewer, with the nonce missing
 ANSWER_TOKENS = 24
 LIST_TOKENS = 128
-
-
-@dataclass(slots=True)
-class Reading:
-    """One length: its nonce and how many of the asked facts were found."""
-
-    name: str
-    tokens: int
-    fresh: int  # 0 = at first, 1 = the confirming one
-    nonce: bool | None = None
-    asked: int = 0
-    found: int = 0
-    refused: bool = False
-    depths: list[tuple[float, bool]] = field(default_factory=list)
-
-    def note(self, needle: Needle, right: bool) -> None:
-        self.asked += 1
-        self.found += right
-        self.depths.append((needle.depth, right))
-
-    @property
-    def complete(self) -> bool:
-        return self.nonce is True and self.found == self.asked == NEEDLES
-
-    @property
-    def unread(self) -> bool:
-        """Nonce missing and at most two of ten facts."""
-        return self.nonce is False and self.asked >= 8 and self.found <= FAILING
 
 
 class Asked(Enum):
@@ -61,21 +36,6 @@ class Asked(Enum):
     TOGETHER = "together"
     EACH = "each"
     GLANCE = "glance"
-
-
-@dataclass(slots=True)
-class CoherenceSeen:
-    limits: Limits | None
-    baseline: Reading | None = None
-    planned: int = 0  # lengths to be read
-    together: bool = False  # whether the model answers all questions of one prompt
-    readings: list[Reading] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    stopped: str = ""
-    unhealthy: str = ""
-    evidence: list[Evidence] = field(default_factory=list)
-    withheld: bool = False
-    unaskable: bool = False
 
 
 def lengths(limits: Limits, consent: bool) -> tuple[tuple[str, int], ...]:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
     NO_CONSENT,
     VOID_SHARE,
-    denied,
+    Trial,
     needed,
+    no_longer_healthy,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
     voids,
 )
 from kvaudit.auditor.stats.bounds import critical_count
-from kvaudit.auditor.verdict import Result, Verdict
+from kvaudit.auditor.text.prompts import Needle
+from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.coherence.probe import CoherenceSeen, Reading
-
+NEEDLES = 10
+FAILING = 2  # of ten facts found, or fewer, with the nonce missing
 LEAST_BASELINE = 0.8
 LEAST_ASKED = 2  # facts of a text, besides its nonce
 ALPHA = 0.01
@@ -33,16 +37,55 @@ DOES_NOT_PROVE = (
 )
 
 
+@dataclass(slots=True)
+class Reading:
+    """One length: its nonce and how many of the asked facts were found."""
+
+    name: str
+    tokens: int
+    fresh: int  # 0 = at first, 1 = the confirming one
+    nonce: bool | None = None
+    asked: int = 0
+    found: int = 0
+    refused: bool = False
+    depths: list[tuple[float, bool]] = field(default_factory=list)
+
+    def note(self, needle: Needle, right: bool) -> None:
+        self.asked += 1
+        self.found += right
+        self.depths.append((needle.depth, right))
+
+    @property
+    def complete(self) -> bool:
+        return self.nonce is True and self.found == self.asked == NEEDLES
+
+    @property
+    def unread(self) -> bool:
+        """Nonce missing and at most two of ten facts."""
+        return self.nonce is False and self.asked >= 8 and self.found <= FAILING
+
+
+@dataclass(slots=True)
+class CoherenceSeen:
+    limits: Limits | None
+    baseline: Reading | None = None
+    planned: int = 0  # lengths to be read
+    together: bool = False  # whether the model answers all questions of one prompt
+    readings: list[Reading] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    stopped: str = ""
+    unhealthy: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
+    unaskable: bool = False
+
+
 def judge_coherence(seen: CoherenceSeen) -> Result:
     """The verdict of checks.md 5."""
     result = saying("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
 
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the tenant's key ({refusal.status}): nothing was learnt.",
-            "Check the key and run again.",
-        )
+    if (error := nothing_learnt(result, seen.trials)) is not None:
+        return error
     unread = _unread_twice(seen.readings)
     if unread is not None:
         return result(
@@ -53,12 +96,7 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
             "critical",
         )
     if seen.unhealthy:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after long prompts: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "long prompts", seen.unhealthy)
     counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
     if seen.stopped:
         read = len({one.name for one in seen.readings})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvaudit.auditor.checks.concurrency import CHECK
-from kvaudit.auditor.checks.concurrency.arms import ConcurrencySeen, Load, warm_ups
+from kvaudit.auditor.checks.concurrency.arms import Load, warm_ups
 from kvaudit.auditor.checks.concurrency.load import (
     ARMS,
     CONTROLS,
@@ -17,6 +17,7 @@ from kvaudit.auditor.checks.concurrency.load import (
     workers_for,
 )
 from kvaudit.auditor.checks.concurrency.return_visit import FACTS, VISITS, filler_tokens, visit, visit_tokens
+from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen
 from kvaudit.auditor.checks.concurrency.verdict import judge_concurrency
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.prober_protocol import Plan, Prober, Stop

@@ -7,8 +7,9 @@ prefix and asks for facts that only it was told.
 
 from __future__ import annotations
 
-from kvaudit.auditor.checks.concurrency.arms import ANSWER_TOKENS, Load, Visit
+from kvaudit.auditor.checks.concurrency.arms import ANSWER_TOKENS, Load
 from kvaudit.auditor.checks.concurrency.load import Lengths
+from kvaudit.auditor.checks.concurrency.seen import Visit
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import trial
 from kvaudit.auditor.text.markers import Marker, draw_marker

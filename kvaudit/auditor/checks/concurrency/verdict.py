@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kvaudit.auditor.checks.concurrency import counts
+from kvaudit.auditor.checks.concurrency.counts import nonce_loss, visit_loss
 from kvaudit.auditor.checks.concurrency.load import ARMS, CONTROLS, FULL, LEAST_REQUESTS, UNEQUAL
-from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
-    Trial,
-    denied,
     needed,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
     voids,
 )
-from kvaudit.auditor.stats.bounds import fisher_greater, upper_bound
 from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.concurrency.arms import ConcurrencySeen, Sighting
 
 ALPHA = 0.001
 LEAST_CONTROL = 0.8
@@ -56,33 +52,23 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
 
     if seen.hits:
         return result(Verdict.FAIL, _hit_sentence(seen, seen.hits[0]), FIRST_AID, "critical")
-    if any(one.decoy for one in seen.sightings):
-        return result(
-            Verdict.ERROR,
-            "A marker that was never sent to anybody was found in an answer: the matcher or its word list is at fault, "
-            "and nothing was learnt about the target.",
-            "Report this with the evidence; do not trust other results of this version that search for markers.",
-        )
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the key of tenant {refusal.tenant} ({refusal.status}): nothing was learnt.",
-            "Check both tenants' keys and run again.",
-        )
+    if (error := nothing_learnt(result, seen.trials, seen.sightings)) is not None:
+        return error
     lost, lost_p = visit_loss(seen)
     if lost_p < ALPHA:
-        after, asked = _sum(one.after for one in seen.visits)
+        after, asked = counts.total(one.after for one in seen.visits)
         return result(
             Verdict.FAIL,
-            f"A session that came back after {_fillers(seen):,} tokens of other requests found only {after} of "
-            f"{asked} of its own facts; right after storing them, and in sessions stored at that moment, "
-            f"{lost} of {_controls_asked(seen)} were missed (p = {lost_p:.1g}).",
+            f"A session that came back after {counts.most_filler(seen):,} tokens of other requests found only "
+            f"{after} of {asked} of its own facts; right after storing them, and in sessions stored at that moment, "
+            f"{lost} of {counts.controls_asked(seen)} were missed (p = {lost_p:.1g}).",
             "Turn off the second tier or the snapshots that evicted sessions come back from, and run this again.",
             "high",
         )
     nonce_p = nonce_loss(seen)
     if nonce_p < ALPHA:
-        (bad, all_bad), (good, all_good) = _lost(seen.trials, UNEQUAL), _lost(seen.trials, CONTROLS)
+        bad, all_bad = counts.without_nonce(seen.trials, UNEQUAL)
+        good, all_good = counts.without_nonce(seen.trials, CONTROLS)
         return result(
             Verdict.FAIL,
             f"Under load {bad} of {all_bad} answers did not hold the word that their own prompt asked for, against "
@@ -98,38 +84,24 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
             "Run this from a machine with free processor time.",
         )
     reason = _why_not(seen)
-    valid = _valid(seen.trials, UNEQUAL)
+    valid = counts.valid(seen.trials, UNEQUAL)
     if reason:
         return result(
             Verdict.INCONCLUSIVE,
-            f"Not shown either way: {reason} {sum(_valid(seen.trials, (arm,)) for arm in ARMS)} of {seen.planned} "
-            f"planned requests are valid ({voids(_counted(seen.trials))}). This is not a pass.",
+            f"Not shown either way: {reason} {counts.valid(seen.trials, ARMS)} of {seen.planned} planned requests are "
+            f"valid ({voids(counts.counted(seen.trials))}). This is not a pass.",
             needed(seen.stopped) if seen.stopped else "Remove the hindrance and run again, in a window.",
             warn=any(one.suspicious for one in seen.sightings),
         )
     return result(
         Verdict.PASS,
-        f"{_ended(seen.trials)} requests of mixed lengths, up to {seen.workers} at once, {_cut(seen)} of them cut "
-        f"off, in a pool {_peak(seen):.0%} full: no answer held another request's marker "
-        f"({voids(_counted(seen.trials))}), and "
+        f"{counts.ended(seen.trials)} requests of mixed lengths, up to {seen.workers} at once, {counts.cut(seen)} of "
+        f"them cut off, in a pool {counts.least_peak(seen):.0%} full: no answer held another request's marker "
+        f"({voids(counts.counted(seen.trials))}), and "
         f"{len(seen.visits)} sessions that had been pushed out of the pool found their own facts again. Fewer "
-        f"than {_bound(seen, valid):.1%} of requests under such load are mixed up visibly (95 % confidence).",
+        f"than {counts.bound(seen, valid):.1%} of requests under such load are mixed up visibly (95 % confidence).",
         "Run again weekly in a window, and after every upgrade; runs with the same configuration add up.",
     )
-
-
-def nonce_loss(seen: ConcurrencySeen) -> float:
-    """Fisher's one-sided p that the unequal arms, pooled, lose their nonce more often than the controls."""
-    (bad, all_bad), (good, all_good) = _lost(seen.trials, UNEQUAL), _lost(seen.trials, CONTROLS)
-    return fisher_greater(bad, all_bad, good, all_good)
-
-
-def visit_loss(seen: ConcurrencySeen) -> tuple[int, float]:
-    """Facts missed by the controls of all visits, and Fisher's p that returning sessions miss more."""
-    found, asked = _sum(one.after for one in seen.visits)
-    control = [pair for one in seen.visits for pair in (one.before, one.fresh)]
-    known, all_known = _sum(control)
-    return all_known - known, fisher_greater(asked - found, asked, all_known - known, all_known)
 
 
 def _why_not(seen: ConcurrencySeen) -> str:
@@ -139,7 +111,7 @@ def _why_not(seen: ConcurrencySeen) -> str:
         return f"the token ceiling allows {seen.planned} requests, and a pass needs {LEAST_REQUESTS}."
     if void_share(seen.trials) > VOID_SHARE:
         return "too many requests were void."
-    given, asked = _found(seen.trials, CONTROLS)
+    given, asked = counts.with_nonce(seen.trials, CONTROLS)
     if not asked or given < LEAST_CONTROL * asked:
         return f"only {given} of {asked} answers of the control arms gave their nonce, so a lost one says nothing."
     if seen.own_markers < LEAST_SURFACING * seen.own_asked:
@@ -147,8 +119,8 @@ def _why_not(seen: ConcurrencySeen) -> str:
             f"only {seen.own_markers} of {seen.own_asked} answers named their own marker, so a swapped answer would "
             "seldom name the other's."
         )
-    if _cut(seen) < LEAST_CUT * seen.aborts_planned:
-        return f"only {_cut(seen)} of {seen.aborts_planned} requests were cut off before their answer was complete."
+    if (cut := counts.cut(seen)) < LEAST_CUT * seen.aborts_planned:
+        return f"only {cut} of {seen.aborts_planned} requests were cut off before their answer was complete."
     if reason := _load(seen):
         return reason
     if any(one.suspicious for one in seen.sightings):
@@ -174,10 +146,10 @@ def _visits(seen: ConcurrencySeen) -> str:
     if len(seen.visits) < seen.visits_planned:
         return f"{len(seen.visits)} of {seen.visits_planned} return visits came to their end."
     control = [pair for one in seen.visits for pair in (one.before, one.fresh)]
-    found, asked = _sum(control)
+    found, asked = counts.total(control)
     if not asked or found < LEAST_CONTROL * asked:
         return f"sessions that stayed in the pool found {found} of {asked} of their facts: nothing is shown."
-    found, asked = _sum(one.after for one in seen.visits)
+    found, asked = counts.total(one.after for one in seen.visits)
     if found < LEAST_CONTROL * asked:
         return f"sessions that came back found {found} of {asked} of their facts: not enough to tell."
     pool = seen.limits and (seen.limits.largest_pool or seen.limits.pool)
@@ -188,64 +160,6 @@ def _visits(seen: ConcurrencySeen) -> str:
 
 def _overloaded(seen: ConcurrencySeen) -> bool:
     return seen.loop_looks >= 5 and seen.loop_late > OVERLOADED * seen.loop_looks
-
-
-def _of(trials: Iterable[Trial], arms: Iterable[str]) -> list[Trial]:
-    wanted = set(arms)
-    return [one for one in trials if one.name in wanted]
-
-
-def _counted(trials: Iterable[Trial]) -> list[Trial]:
-    return [one for one in trials if one.outcome is not Outcome.CANCELLED]
-
-
-def _valid(trials: Iterable[Trial], arms: Iterable[str]) -> int:
-    return sum(one.outcome.valid for one in _of(trials, arms))
-
-
-def _ended(trials: Iterable[Trial]) -> int:
-    """Answered or cut off: whatever ran beside the others in the unequal arms."""
-    return sum(one.outcome.valid or one.outcome is Outcome.CANCELLED for one in _of(trials, UNEQUAL))
-
-
-def _lost(trials: Iterable[Trial], arms: Iterable[str]) -> tuple[int, int]:
-    """(answers without their nonce, answers that could be judged)."""
-    judged = [one for one in _of(trials, arms) if one.nonce is not None]
-    return sum(one.nonce is False for one in judged), len(judged)
-
-
-def _found(trials: Iterable[Trial], arms: Iterable[str]) -> tuple[int, int]:
-    lost, judged = _lost(trials, arms)
-    return judged - lost, judged
-
-
-def _sum(pairs: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    listed = list(pairs)
-    return sum(found for found, _ in listed), sum(asked for _, asked in listed)
-
-
-def _controls_asked(seen: ConcurrencySeen) -> int:
-    return _sum(pair for one in seen.visits for pair in (one.before, one.fresh))[1]
-
-
-def _fillers(seen: ConcurrencySeen) -> int:
-    return max((one.filler_tokens for one in seen.visits), default=0)
-
-
-def _cut(seen: ConcurrencySeen) -> int:
-    return sum(one.outcome is Outcome.CANCELLED for one in seen.trials)
-
-
-def _peak(seen: ConcurrencySeen) -> float:
-    peaks = [use.peak for arm, use in seen.use.items() if arm in UNEQUAL and use.peak is not None]
-    return min(peaks, default=0.0)
-
-
-def _bound(seen: ConcurrencySeen, valid: int) -> float:
-    """Upper 95 % bound on visible mix-ups per answered request, corrected for the share of answers
-    that name their own marker."""
-    surfacing = seen.own_markers / seen.own_asked if seen.own_asked else 0.0
-    return min(1.0, upper_bound(0, valid) / surfacing) if surfacing else 1.0
 
 
 def _hit_sentence(seen: ConcurrencySeen, hit: Sighting) -> str:
@@ -261,24 +175,24 @@ def _hit_sentence(seen: ConcurrencySeen, hit: Sighting) -> str:
 
 
 def _measures(seen: ConcurrencySeen) -> dict[str, Any]:
-    unequal_lost, unequal = _lost(seen.trials, UNEQUAL)
-    control_lost, control = _lost(seen.trials, CONTROLS)
-    valid = _valid(seen.trials, UNEQUAL)
+    unequal_lost, unequal = counts.without_nonce(seen.trials, UNEQUAL)
+    control_lost, control = counts.without_nonce(seen.trials, CONTROLS)
+    valid = counts.valid(seen.trials, UNEQUAL)
     visit_lost, visit_p = visit_loss(seen)
     return {
         "planned": seen.planned,
-        "valid": sum(_valid(seen.trials, (arm,)) for arm in ARMS),
+        "valid": counts.valid(seen.trials, ARMS),
         "valid_under_load": valid,  # pool this and hits_under_load over runs with the same fingerprint
         "hits_under_load": len(seen.hits),
-        "void": sum(not one.outcome.valid for one in _counted(seen.trials)),
-        "cancelled": _cut(seen),
+        "void": sum(not one.outcome.valid for one in counts.counted(seen.trials)),
+        "cancelled": counts.cut(seen),
         "cancelled_planned": seen.aborts_planned,
         "retried": seen.retried,
         "workers": seen.workers,
         "order": list(seen.order),
         "surfacing": round(seen.own_markers / seen.own_asked, 3) if seen.own_asked else 0.0,
         "surfacing_trials": seen.own_asked,
-        "bound": round(_bound(seen, valid), 5) if not seen.hits else None,
+        "bound": round(counts.bound(seen, valid), 5) if not seen.hits else None,
         "confidence": 0.95,
         "nonce_lost": {"unequal": [unequal_lost, unequal], "controls": [control_lost, control]},
         "nonce_p": nonce_loss(seen),
@@ -295,8 +209,8 @@ def _measures(seen: ConcurrencySeen) -> dict[str, Any]:
 
 
 def _arm(seen: ConcurrencySeen, arm: str) -> dict[str, Any]:
-    trials = _of(seen.trials, (arm,))
-    lost, judged = _lost(trials, (arm,))
+    trials = counts.of_arms(seen.trials, (arm,))
+    lost, judged = counts.without_nonce(trials, (arm,))
     use = seen.use.get(arm)
     outcomes: dict[str, int] = {}
     for one in trials:

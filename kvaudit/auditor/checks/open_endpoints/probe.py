@@ -11,45 +11,15 @@ from typing import Any
 from kvaudit.auditor.checks.contract import Anonymous, Audit, NodeSeen
 from kvaudit.auditor.checks.node_coverage import evidence, read_nodes, scope, sentence, unread
 from kvaudit.auditor.checks.open_endpoints import CHECK
+from kvaudit.auditor.engines import describe
+from kvaudit.auditor.engines.descriptor import Surface
 from kvaudit.auditor.readings import Exposure
 from kvaudit.auditor.verdict import Result, Verdict
 
-ASKED: Mapping[str, tuple[str, ...]] = {
-    "sglang": ("/server_info", "/get_server_info", "/v1/models", "/metrics", "/openapi.json"),
-    "vllm": ("/v1/models", "/version", "/metrics", "/server_info", "/openapi.json"),
-    "trtllm": ("/v1/models", "/version", "/prometheus/metrics", "/openapi.json"),
-}
-"""Reads per engine that are harmless and allow-listed. TensorRT-LLM's ``/metrics`` is left out: it
-hands its queued statistics to whoever asks first."""
-
-ROUTES = "/openapi.json"
-DECISIVE = ("/v1/models", ROUTES)
+MODELS, ROUTES = "/v1/models", "/openapi.json"
+DECISIVE = (MODELS, ROUTES)
 """Asked once more where only they got no answer: a completion route is found by these two, and the list, 270 kB on
 vLLM, is built on its first request, so that a busy server may miss the deadline once."""
-
-ACTING = {
-    "vllm": (
-        "/collective_rpc",
-        "/sleep",
-        "/wake_up",
-        "/pause",
-        "/resume",
-        "/update_weights",
-        "/init_weight_transfer_engine",
-        "/reset_prefix_cache",
-        "/reset_mm_cache",
-        "/reset_encoder_cache",
-    ),
-    "trtllm": ("/release_memory", "/resume_memory", "/update_weights", "/start_profile", "/stop_profile"),
-}
-"""Routes that act and that no key protects where they are listed: vLLM's development mode is open
-even when a key is set, and trtllm-serve knows no key at all."""
-
-UNGUARDED_COMPLETIONS = ("/invocations",)
-"""vLLM routes outside the guarded prefixes that serve completions (seen on 0.27.1 to 0.32.0)."""
-
-UNGUARDED_TOKENIZERS = ("/tokenize", "/detokenize")
-UNGUARDED_SCALING = ("/scale_elastic_ep",)
 
 NOT_TESTED = (
     "the bootstrap port of prefill nodes, the ports of connectors and stores, and every route that acts "
@@ -117,12 +87,14 @@ class ExposureCheck:
 async def _ask(node: NodeSeen, audit: Audit) -> Answered:
     assert node.facts is not None
     assert audit.ask_anonymously is not None
+    newer: Anonymous | None = None
     answers: dict[str, Anonymous] = {}
-    for path in ASKED.get(node.facts.engine, ()):
-        earlier = answers.get("/server_info")
-        if path == "/get_server_info" and earlier is not None and earlier.status != 404:
+    for path, tells in describe(node.facts.engine).surface.reads.items():
+        if tells == "configuration" and newer is not None and newer.status != 404:
             continue  # the old name of the same thing
         answers[path] = await audit.ask_anonymously(node.name, path)
+        if tells == "configuration":
+            newer = answers[path]
     if any(answer.status for answer in answers.values()):
         for path in DECISIVE:
             if path in answers and answers[path].status == 0:
@@ -141,28 +113,26 @@ def find(answered: Answered) -> list[Exposure]:
     """What is open on one node, worst first."""
     facts = answered.node.facts
     assert facts is not None
-    found = _secrets(answered) + _acting(answered, facts.engine)
-    if facts.engine == "vllm":
-        found += _vllm(answered)
-    if _open(answered, "/v1/models"):
-        found.append(Exposure("inference routes need no key", "GET /v1/models", "warn"))
-    for path, what in (
-        ("/version", "the version"),
-        ("/metrics", "metrics"),
-        ("/prometheus/metrics", "metrics"),
-    ):
-        if _answers_in_kind(answered, path):
-            found.append(Exposure(f"{what} can be read without a key", f"GET {path}", "warn"))
+    surface = describe(facts.engine).surface
+    found = _secrets(answered, surface) + _acting(answered, surface) + _beside_the_key(answered, surface)
+    if _open(answered, MODELS):
+        found.append(Exposure("inference routes need no key", f"GET {MODELS}", "warn"))
+    for path in surface.telling("version"):
+        if "version" in (_json(answered.answers.get(path)) or {}):
+            found.append(Exposure("the version can be read without a key", f"GET {path}", "warn"))
+    for path in surface.telling("metrics"):
+        if _shows_metrics(answered, path):
+            found.append(Exposure("metrics can be read without a key", f"GET {path}", "warn"))
     return sorted(found, key=lambda each: each.severity != "fail")
 
 
-def _secrets(answered: Answered) -> list[Exposure]:
+def _secrets(answered: Answered, surface: Surface) -> list[Exposure]:
     found = []
     for path, answer in answered.answers.items():
         if answer.status == 200 and answer.exposed:
             names = ", ".join(sorted({name.rpartition(".")[2] for name in answer.exposed}))
             found.append(Exposure(f"{names} can be read in clear without a key", f"GET {path}", "fail"))
-    for path in ("/server_info", "/get_server_info"):
+    for path in surface.telling("configuration"):
         if _open(answered, path) and not answered.answers[path].exposed:
             found.append(
                 Exposure("the server's whole configuration can be read without a key", f"GET {path}", "warn")
@@ -171,59 +141,44 @@ def _secrets(answered: Answered) -> list[Exposure]:
     return found
 
 
-def _acting(answered: Answered, engine: str) -> list[Exposure]:
-    """Acting routes that no key guards: by what is listed, and on SGLang by which keys are not set."""
-    listed = sorted(set(ACTING.get(engine, ())) & (answered.routes or frozenset()))
+def _acting(answered: Answered, surface: Surface) -> list[Exposure]:
+    """Acting routes that no key guards: by what is listed, and by which keys the configuration shows as not set."""
+    listed = answered.routes or frozenset()
     found = []
-    if listed:
-        found.append(Exposure(f"routes that act are open: {', '.join(listed)}", "GET /openapi.json", "fail"))
-    scaling = sorted(set(UNGUARDED_SCALING) & (answered.routes or frozenset())) if engine == "vllm" else []
-    if scaling:
-        found.append(
-            Exposure(f"scaling routes need no key: {', '.join(scaling)}", "GET /openapi.json", "warn")
-        )
-    if engine == "sglang":
-        for path in ("/server_info", "/get_server_info"):
-            answer = answered.answers.get(path)
-            fields = _json(answer)
-            if answer is None or answer.status != 200 or not fields:
-                continue
-            if fields.get("admin_api_key", "absent") is None and fields.get("api_key", "absent") is None:
-                found.append(
-                    Exposure(
-                        "routes that act (flush_cache, abort_request, weight updates, role switch) are open: "
-                        "neither api_key nor admin_api_key is set",
-                        f"GET {path}",
-                        "fail",
-                    )
-                )
-                break
+    if acting := sorted(listed & set(surface.acting)):
+        found.append(Exposure(f"routes that act are open: {', '.join(acting)}", f"GET {ROUTES}", "fail"))
+    if scaling := sorted(listed & set(surface.scaling)):
+        found.append(Exposure(f"scaling routes need no key: {', '.join(scaling)}", f"GET {ROUTES}", "warn"))
+    for path in surface.telling("configuration") if surface.keys else ():
+        fields = _json(answered.answers.get(path))
+        if fields and all(fields.get(key, "absent") is None for key in surface.keys):
+            keys = " nor ".join(surface.keys)
+            what = f"routes that act ({surface.unlocked}) are open: neither {keys} is set"
+            found.append(Exposure(what, f"GET {path}", "fail"))
+            break
     return found
 
 
-def _vllm(answered: Answered) -> list[Exposure]:
-    """vLLM guards only some prefixes: completions and tokenizer lie outside (vllm#58144)."""
+def _beside_the_key(answered: Answered, surface: Surface) -> list[Exposure]:
+    """Routes outside the prefixes that the engine's key guards: completions and tokenizers."""
     listed = answered.routes or frozenset()
-    found = []
-    for path in UNGUARDED_COMPLETIONS:
-        if path in listed and _key_required(answered):
-            found.append(
-                Exposure(
-                    f"{path} serves full completions without a key although /v1 asks for one",
-                    "GET /openapi.json, GET /v1/models",
-                    "fail",
-                )
-            )
-    tokenizers = [path for path in UNGUARDED_TOKENIZERS if path in listed]
-    if tokenizers:
-        found.append(
-            Exposure(f"the tokenizer needs no key: {', '.join(tokenizers)}", "GET /openapi.json", "warn")
+    found = [
+        Exposure(
+            f"{path} serves full completions without a key although /v1 asks for one",
+            f"GET {ROUTES}, GET {MODELS}",
+            "fail",
         )
+        for path in surface.completions
+        if path in listed and _key_required(answered)
+    ]
+    if tokenizers := [path for path in surface.tokenizers if path in listed]:
+        what = f"the tokenizer needs no key: {', '.join(tokenizers)}"
+        found.append(Exposure(what, f"GET {ROUTES}", "warn"))
     return found
 
 
 def _key_required(answered: Answered) -> bool:
-    answer = answered.answers.get("/v1/models")
+    answer = answered.answers.get(MODELS)
     return answer is not None and answer.status in (401, 403)
 
 
@@ -233,9 +188,7 @@ def _open(answered: Answered, path: str) -> bool:
     return answer is not None and answer.status == 200 and _json(answer) is not None
 
 
-def _answers_in_kind(answered: Answered, path: str) -> bool:
-    if path == "/version":
-        return "version" in (_json(answered.answers.get(path)) or {})
+def _shows_metrics(answered: Answered, path: str) -> bool:
     answer = answered.answers.get(path)
     return answer is not None and answer.status == 200 and answer.body.lstrip()[:2] == b"# "
 
@@ -268,10 +221,12 @@ def _untold(seen: Seen, audit: Audit) -> list[str]:
     said = []
     for each in seen:
         assert each.node.facts is not None
-        engine = each.node.facts.engine
+        engine = describe(each.node.facts.engine)
         if not each.answers:
-            said.append(f"{each.node.name}: no path of {engine} is known that could be asked without a key")
-        elif engine in ("vllm", "trtllm") and each.routes is None and not _silent(each):
+            said.append(
+                f"{each.node.name}: no path of {engine.id} is known that could be asked without a key"
+            )
+        elif engine.surface.listed and each.routes is None and not _silent(each):
             silent = each.answers.get(ROUTES)
             unlisted = (
                 f"did not answer {ROUTES} in time"

@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.engines import describe
 from kvaudit.auditor.readings import EngineFacts, Reading, declared, derived, smallest_pool, unknown
-
-INPUT_MARGIN = {"sglang": 6}
-"""Tokens that an engine keeps back from min(context, pool) in its own input limit: released SGLang,
-0.4.6 to 0.5.22, ``max_req_input_len = min(context, pool) - 6``."""
 
 DISAGGREGATED = ("prefill", "decode")
 EDGE = "declared edge limit"
@@ -40,7 +37,7 @@ class NodePool:
             return None
         bounds = [self.pool.value]
         if self.limit.value is not None:
-            bounds.append(self.limit.value + INPUT_MARGIN.get(self.facts.engine, 0))
+            bounds.append(self.limit.value + (describe(self.facts.engine).input_margin or 0))
         if buffer is not None and self.role != "unified":
             bounds.append(buffer)
         return min(bounds)
@@ -110,10 +107,10 @@ def edge_bounded(context: Reading[int], edge_limit: int | None) -> Reading[int]:
 
 
 def input_limit(facts: EngineFacts, pool: Reading[int], context: Reading[int]) -> Reading[int]:
-    """The first length that the engine refuses: as read, else by SGLang's own formula."""
+    """The first length that the engine refuses: as read, else by the engine's own formula."""
     if facts.input_limit.known:
         return facts.input_limit
-    margin = INPUT_MARGIN.get(facts.engine)
+    margin = describe(facts.engine).input_margin
     if margin is None or pool.value is None or facts.context.value is None:
         return facts.input_limit
     limit = min(facts.context.value, pool.value) - margin
@@ -128,7 +125,9 @@ def danger_zone(
     Without a decode node the upper end is C; ``decode_unread`` says that one was given and did not answer. None when
     it is empty or there is no prefill side."""
     prefill = [
-        each for each in nodes if each.role == "prefill" or (not each.role and each.facts.engine != "generic")
+        each
+        for each in nodes
+        if each.role == "prefill" or (not each.role and not describe(each.facts.engine).by_pointers)
     ]
     decode = [each for each in nodes if each.role == "decode"]
     starts = [each.limit.value or each.pool.value for each in prefill]
@@ -137,7 +136,7 @@ def danger_zone(
     if not known_starts or not contexts:
         return None, ""
     low, ceiling = min(known_starts), max(contexts)
-    margin = max(INPUT_MARGIN.get(each.facts.engine, 0) for each in prefill)
+    margin = max(describe(each.facts.engine).input_margin or 0 for each in prefill)
     note = ""
     if not decode:
         note, high = "decode could not be read" if decode_unread else "decode was not given", ceiling

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.evidence_source import told
 from kvaudit.auditor.checks.prefill import CHECK
-from kvaudit.auditor.checks.prefill.verdict import judge_prefill
+from kvaudit.auditor.checks.prefill.verdict import PrefillSeen, judge_prefill
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import Trial, harmed, trial, unaskable, withheld
 from kvaudit.auditor.text.markers import draw_marker
 from kvaudit.auditor.text.prompts import draw_leads, draw_nonce
-from kvaudit.auditor.verdict import Evidence, Result
+from kvaudit.auditor.verdict import Result
 
 FIT_LENGTHS = 8
 FIT_REPEATS = 5
@@ -21,20 +18,6 @@ FIT_TOP = 0.9  # of N
 FIT_BOTTOM = 256
 JUDGED_REPEATS = 3
 ANSWER_TOKENS = 24
-
-
-@dataclass(slots=True)
-class PrefillSeen:
-    limits: Limits | None
-    fitted: list[Trial] = field(default_factory=list)
-    judged: list[Trial] = field(default_factory=list)
-    planned: int = 0  # timed prompts
-    stopped: str = ""
-    evidence: list[Evidence] = field(default_factory=list)
-    withheld: bool = False
-    unaskable: bool = False
-    unhealthy: str = ""
-    earlier: Sequence[float] = ()  # median residuals of earlier runs since the last change, oldest first
 
 
 def fit_lengths(first_rejected: int) -> tuple[int, ...]:

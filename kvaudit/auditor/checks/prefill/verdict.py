@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
     NO_CONSENT,
     VOID_SHARE,
     Trial,
-    denied,
     needed,
+    no_longer_healthy,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
     voids,
 )
 from kvaudit.auditor.stats.cusum import first_alarm
-from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.prefill.probe import PrefillSeen
+from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 FITTED = 40  # planned times below the judged lengths
 MOST_SIGMA = 0.5
@@ -37,6 +36,20 @@ DOES_NOT_PROVE = (
     "It fails only where rejection does; its own worth is on production traffic (the p5 of the long-context bucket), "
     "which these few probes cannot reach. A leak whose prefill really ran is not seen."
 )
+
+
+@dataclass(slots=True)
+class PrefillSeen:
+    limits: Limits | None
+    fitted: list[Trial] = field(default_factory=list)
+    judged: list[Trial] = field(default_factory=list)
+    planned: int = 0  # timed prompts
+    stopped: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+    withheld: bool = False
+    unaskable: bool = False
+    unhealthy: str = ""
+    earlier: Sequence[float] = ()  # median residuals of earlier runs since the last change, oldest first
 
 
 def judge_prefill(seen: PrefillSeen) -> Result:
@@ -56,19 +69,10 @@ def judge_prefill(seen: PrefillSeen) -> Result:
 
     result = saying("prefill", measures, DOES_NOT_PROVE, seen.evidence)
 
-    if refusal := denied(everything):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the tenant's key ({refusal.status}): nothing was learnt.",
-            "Check the key.",
-        )
+    if (error := nothing_learnt(result, everything)) is not None:
+        return error
     if seen.unhealthy and not seen.judged:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after timed prompts: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "timed prompts", seen.unhealthy)
     usable = [one for one in seen.fitted if one.read and one.first_token]
     lengths = {one.tokens for one in usable}
     if len(lengths) < 7 or len(usable) < 0.9 * FITTED:
@@ -132,12 +136,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
             warn=True,
         )
     if seen.unhealthy:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after timed prompts: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "timed prompts", seen.unhealthy)
     accepted = [one for one in seen.judged if one.name == "longest" and one.outcome is Outcome.ANSWERED]
     if seen.stopped or void_share(everything) > VOID_SHARE or not accepted:
         return result(

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.evidence_source import told
 from kvaudit.auditor.checks.prefix import CHECK
-from kvaudit.auditor.checks.prefix.verdict import judge_prefix
+from kvaudit.auditor.checks.prefix.verdict import ALPHA, Cached, PrefixSeen, judge_prefix
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Reply, Stop
-from kvaudit.auditor.checks.trials import Trial, harmed, trial, unaskable
+from kvaudit.auditor.checks.trials import harmed, trial, unaskable
 from kvaudit.auditor.text.markers import Marker, draw_marker, draw_words
 from kvaudit.auditor.text.prompts import draw_leads, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt
-from kvaudit.auditor.verdict import Evidence, Result
+from kvaudit.auditor.verdict import Result
 
 PREFIX_TOKENS = 1000
-SHARED = 0.95  # of a timed prompt, as Gu et al. (ICML 2025)
 REPEATS = 3
 LOOKS = (100, 250)
 """Samples per arm at the first and second look, alpha 5e-7 each."""
@@ -27,40 +24,6 @@ PARTS = 4
 """Counts, tiers, responses and times."""
 
 LOTS = "Pick one word at random:"
-
-
-@dataclass(frozen=True, slots=True)
-class Cached:
-    """Cached tokens that one request reported; None = not reported."""
-
-    arm: str  # own, cross, stolen salt, tier own, tier cross
-    repeat: int
-    cached: int | None
-    tokens: int
-
-
-@dataclass(slots=True)
-class PrefixSeen:
-    """``hits``, ``misses``, ``own_hits``, ``nulls`` are first-token seconds of the timing arms."""
-
-    tenants: tuple[str, ...] = ()
-    page: int = 64
-    counts: list[Cached] = field(default_factory=list)
-    hits: list[float] = field(default_factory=list)
-    misses: list[float] = field(default_factory=list)
-    own_hits: list[float] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)
-    tier_asked: bool = False
-    equal_answers: int = 0
-    compared_answers: int = 0
-    drawn_again: int = 0  # the same lots although no cached response could serve them
-    entry_sets_salts: bool = False
-    salted: bool = False
-    parts: int = 0  # of `PARTS`, done
-    stopped: str = ""
-    evidence: list[Evidence] = field(default_factory=list)
-    unaskable: str = ""
-    unhealthy: str = ""
 
 
 class Prefix:
@@ -113,7 +76,6 @@ def _crossed(seen: PrefixSeen) -> bool:
 
 
 def _undecided(seen: PrefixSeen) -> bool:
-    from kvaudit.auditor.checks.prefix.verdict import ALPHA
     from kvaudit.auditor.stats.timing import faster
 
     if not seen.hits or not seen.misses or not seen.own_hits:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
-    denied,
+    Trial,
     needed,
+    no_longer_healthy,
+    nothing_learnt,
     saying,
     unfinished,
     void_share,
     voids,
 )
-from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.prefix.probe import PrefixSeen
+from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ALPHA = 5e-7  # per look, two looks
 LEAST_GAIN = 0.05
@@ -32,18 +32,48 @@ DOES_NOT_PROVE = (
 MEND = "Have the gateway set a salt per tenant, over what clients send, on every cache tier; or turn the cache off."
 
 
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """Cached tokens that one request reported; None = not reported."""
+
+    arm: str  # own, cross, stolen salt, tier own, tier cross
+    repeat: int
+    cached: int | None
+    tokens: int
+
+
+@dataclass(slots=True)
+class PrefixSeen:
+    """``hits``, ``misses``, ``own_hits``, ``nulls`` are first-token seconds of the timing arms."""
+
+    tenants: tuple[str, ...] = ()
+    page: int = 64
+    counts: list[Cached] = field(default_factory=list)
+    hits: list[float] = field(default_factory=list)
+    misses: list[float] = field(default_factory=list)
+    own_hits: list[float] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
+    tier_asked: bool = False
+    equal_answers: int = 0
+    compared_answers: int = 0
+    drawn_again: int = 0  # the same lots although no cached response could serve them
+    entry_sets_salts: bool = False
+    salted: bool = False
+    parts: int = 0  # of `PARTS`, done
+    stopped: str = ""
+    evidence: list[Evidence] = field(default_factory=list)
+    unaskable: str = ""
+    unhealthy: str = ""
+
+
 def judge_prefix(seen: PrefixSeen) -> Result:
     """The verdict of checks.md 8."""
     measures = _measures(seen)
 
     result = saying("prefix", measures, DOES_NOT_PROVE, seen.evidence)
 
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the key of tenant {refusal.tenant} ({refusal.status}): nothing was learnt.",
-            "Check both tenants' keys.",
-        )
+    if (error := nothing_learnt(result, seen.trials)) is not None:
+        return error
     a, b = seen.tenants[0], seen.tenants[1]
     for arm, where in (
         ("cross", ""),
@@ -92,12 +122,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
             "medium",
         )
     if seen.unhealthy:
-        return result(
-            Verdict.FAIL,
-            f"The deployment is no longer healthy after cached prefixes were asked: {seen.unhealthy}",
-            "Restart it and look at its memory and queues.",
-            "high",
-        )
+        return no_longer_healthy(result, "cached prefixes were asked", seen.unhealthy)
     if seen.stopped:
         said = unfinished(seen.parts, 4, "parts (counts, tiers, responses, times)", seen.stopped)
         return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {said}", needed(seen.stopped))

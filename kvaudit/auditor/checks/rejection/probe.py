@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.evidence_source import told
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.rejection import CHECK
 from kvaudit.auditor.checks.rejection.ladder import CLOSE, LONGEST_SEARCHED, Rung, bisect, rungs
-from kvaudit.auditor.checks.rejection.verdict import judge_ladder, mostly_wrong
+from kvaudit.auditor.checks.rejection.seen import LadderSeen, mostly_wrong
+from kvaudit.auditor.checks.rejection.verdict import judge_ladder
 from kvaudit.auditor.checks.trials import Trial, idle, pool_use, trial, unaskable, withheld
 from kvaudit.auditor.text.markers import draw_marker
 from kvaudit.auditor.text.prompts import draw_nonce
-from kvaudit.auditor.verdict import Evidence, Result
+from kvaudit.auditor.verdict import Result
 
 WANTED = 24
 """Output tokens asked for where there is room."""
@@ -28,28 +28,6 @@ CONFIRMATIONS = 3
 
 IN_DOUBT = 10
 """A rung that was wrong once of three is asked this often."""
-
-
-@dataclass(slots=True)
-class LadderSeen:
-    """The climb. ``first_rejected`` is N in tokens, given or found; ``unhealthy`` the sentence of the
-    health check that failed after a refusal; ``stopped`` why the climb ended early."""
-
-    first_rejected: int | None
-    context: int | None
-    trials: list[Trial] = field(default_factory=list)
-    located: bool = False
-    planned: int = 0  # trials of all rungs, repeats of doubtful ones aside; 0 while the limit is searched
-    unhealthy: str = ""
-    stopped: str = ""
-    edge_limit: int | None = None
-    pool_before: Mapping[str, float] = field(default_factory=dict)  # node -> use; empty = not shown
-    pool_after: Mapping[str, float] = field(default_factory=dict)  # once nothing ran any more
-    page: int = 64
-    earlier_use: Sequence[float] = ()  # what earlier runs found left in use, oldest first
-    evidence: list[Evidence] = field(default_factory=list)
-    withheld: bool = False
-    unaskable: bool = False
 
 
 class Rejection:

@@ -1,28 +1,24 @@
-"""From the rungs of a ladder to a verdict. Pure."""
+"""From the rungs of a ladder to a verdict. Pure. `RULES` says what decides before what (checks.md 3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.rejection.seen import Ladder, LadderSeen, stranded
+from kvaudit.auditor.checks.rules import Rule, first_that_holds
 from kvaudit.auditor.checks.trials import (
+    CHECK_THE_KEY,
     GIVE_CONSENT,
     NO_CONSENT,
     VOID_SHARE,
-    Trial,
-    denied,
+    key_refused,
     needed,
     saying,
     unfinished,
     void_share,
-    voids,
 )
 from kvaudit.auditor.verdict import Result, Verdict
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.rejection.probe import LadderSeen
 
 DOES_NOT_PROVE = (
     "It covers these lengths, this build and an otherwise quiet engine: nothing about other lengths, races under "
@@ -37,105 +33,34 @@ FIRST_AID = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RungSeen:
-    """All trials of one length, and how they read together."""
-
-    name: str
-    tokens: int
-    trials: tuple[Trial, ...]
-
-    def count(self, *outcomes: Outcome) -> int:
-        return sum(one.outcome in outcomes for one in self.trials)
-
-    @property
-    def wrong(self) -> int:
-        return sum(one.wrong for one in self.trials)
-
-    @property
-    def read(self) -> int:
-        return sum(one.read and one.usage_right is not False for one in self.trials)
-
-    def majority(self, *outcomes: Outcome) -> bool:
-        """Two of three; a single trial decides nothing."""
-        return self.count(*outcomes) >= 2
-
-    def as_measure(self, refused: int) -> dict[str, Any]:
-        first = self.trials[0]
-        return {
-            "name": self.name,
-            "tokens": self.tokens,
-            "trials": len(self.trials),
-            "accepted": self.read,
-            "refused": refused,
-            "without_nonce": self.wrong,
-            "empty": self.count(Outcome.EMPTY),
-            "cut": self.count(Outcome.CUT),
-            "failed": self.count(Outcome.FAILED),
-            "timed_out": sum(one.late for one in self.trials),
-            "void": sum(not one.outcome.valid for one in self.trials),
-            "status": first.status,
-            "prompt_tokens_reported": first.prompt_tokens,
-            "first_token_seconds": first.first_token,
-        }
-
-
-def mostly_wrong(trials: Sequence[Trial]) -> bool:
-    """At least two answers of one length without their nonce, and two of three of those that answered."""
-    wrong = sum(one.wrong for one in trials)
-    answered = sum(one.outcome is Outcome.ANSWERED for one in trials)
-    return wrong >= 2 and 3 * wrong >= 2 * answered
-
-
 def judge_ladder(seen: LadderSeen) -> Result:
     """The verdict of checks.md 3 over everything that was asked."""
-    grouped = _by_rung(seen.trials)
-    refused = {name: _refusals(rung, seen.trials) for name, rung in grouped.items()}
-    measures = _measures(seen, grouped, refused)
-
-    result = saying("rejection", measures, DOES_NOT_PROVE, seen.evidence)
-
-    if refusal := denied(seen.trials):
-        return result(
-            Verdict.ERROR,
-            f"The entry refused the tenant's key ({refusal.status}): nothing was learnt of the boundary.",
-            "Check the key and run again; a refused key is not retried.",
-        )
-    for rung in grouped.values():
-        if mostly_wrong(rung.trials):
-            return result(
-                Verdict.FAIL,
-                f"Prompts of {rung.tokens:,} tokens were answered with HTTP 200 and without their own nonce "
-                f"({rung.wrong} of {len(rung.trials)}): the answer did not come from the prompt that was sent.",
-                FIRST_AID.format(tokens=rung.tokens),
-                "critical",
-            )
-    if seen.unhealthy:
-        return result(
-            Verdict.FAIL,
-            f"After a prompt at the limit the deployment did not recover: {seen.unhealthy}",
-            "Restart the deployment; do not send prompts of this length again until the engine is upgraded or the "
-            "pool enlarged.",
-            "high",
-        )
-    if soft := _wrong_status(seen, grouped):
-        return result(
-            Verdict.FAIL, soft, "Have the engine or gateway return an error with its reason.", "medium"
-        )
-    if stranded(seen) and _rising(seen):
-        return result(
-            Verdict.FAIL,
-            "Refused prompts keep pages: three runs in a row found more of the pool in use with nothing running "
-            f"({measures['pool_use_after']:g} now). The pool shrinks with every refusal.",
-            "Restart in a window and report the leak upstream with these numbers; the pool check will fail next.",
-            "high",
-        )
-    return _without_evidence_against(seen, grouped, refused, result)
+    ladder = Ladder(seen)
+    result = saying("rejection", _measures(ladder), DOES_NOT_PROVE, seen.evidence)
+    return first_that_holds(RULES, ladder, result)
 
 
-def _wrong_status(seen: LadderSeen, grouped: dict[str, RungSeen]) -> str:
-    """The sentence of a medium fail: no leak shown, but no honest error either."""
-    for rung in grouped.values():
+def _read_something_else(ladder: Ladder) -> str:
+    rung = ladder.unread
+    if rung is None:
+        return ""
+    return (
+        f"Prompts of {rung.tokens:,} tokens were answered with HTTP 200 and without their own nonce "
+        f"({rung.wrong} of {len(rung.trials)}): the answer did not come from the prompt that was sent."
+    )
+
+
+def _first_aid(ladder: Ladder) -> str:
+    return FIRST_AID.format(tokens=ladder.unread.tokens if ladder.unread else 0)
+
+
+def _unhealthy(ladder: Ladder) -> str:
+    unhealthy = ladder.seen.unhealthy
+    return f"After a prompt at the limit the deployment did not recover: {unhealthy}" if unhealthy else ""
+
+
+def _no_honest_error(ladder: Ladder) -> str:
+    for rung in ladder.rungs:
         if rung.majority(Outcome.CUT):
             return (
                 f"Prompts of {rung.tokens:,} tokens end as HTTP 200 with at most one token and no error although there "
@@ -143,19 +68,27 @@ def _wrong_status(seen: LadderSeen, grouped: dict[str, RungSeen]) -> str:
             )
         if rung.majority(Outcome.EMPTY):
             return f"Prompts of {rung.tokens:,} tokens are answered with HTTP 200 and no text, instead of an error."
-    limit = seen.first_rejected
-    late = [one for one in seen.trials if one.late and limit and one.tokens >= limit]
-    if len(late) >= 2:
-        how = (
-            f"are never answered (no error in {late[0].seconds:.0f} s)"
-            if late[0].outcome is Outcome.TIMED_OUT
-            else f"wait {late[0].seconds:.0f} s and then end in an internal time-out ({late[0].status})"
-        )
-        return (
-            f"Prompts of {late[0].tokens:,} tokens and more {how} while ordinary requests are answered: the refusal "
-            "does not reach the client."
-        )
-    for rung in grouped.values():
+    return ""
+
+
+def _never_answered(ladder: Ladder) -> str:
+    limit = ladder.limit
+    late = [one for one in ladder.trials if one.late and limit and one.tokens >= limit]
+    if len(late) < 2:
+        return ""
+    how = (
+        f"are never answered (no error in {late[0].seconds:.0f} s)"
+        if late[0].outcome is Outcome.TIMED_OUT
+        else f"wait {late[0].seconds:.0f} s and then end in an internal time-out ({late[0].status})"
+    )
+    return (
+        f"Prompts of {late[0].tokens:,} tokens and more {how} while ordinary requests are answered: the refusal "
+        "does not reach the client."
+    )
+
+
+def _shortened(ladder: Ladder) -> str:
+    for rung in ladder.rungs:
         short = [one for one in rung.trials if one.read and one.usage_right is False]
         if len(short) >= 2:
             return (
@@ -165,160 +98,167 @@ def _wrong_status(seen: LadderSeen, grouped: dict[str, RungSeen]) -> str:
     return ""
 
 
-def stranded(seen: LadderSeen) -> float | None:
-    """Pool use that stayed behind, summed over the nodes, in their unit; None where it is not shown.
-    Within 2 % of what was used before, or a page (or half a percent of a pool shown as a share), is nothing."""
-    both = [
-        (seen.pool_before[node], after) for node, after in seen.pool_after.items() if node in seen.pool_before
-    ]
-    if not both:
-        return None
-    shares = all(0 <= value <= 1 for pair in both for value in pair)
-    least = 0.005 if shares else float(seen.page)
-    return sum(after - before for before, after in both if after - before > max(least, 0.02 * before))
-
-
-def _rising(seen: LadderSeen) -> bool:
-    """Whether this run and the two before it found more and more of the pool in use."""
-    after = sum(seen.pool_after.values())
-    last = [*seen.earlier_use[-2:], after]
-    return len(last) == 3 and last[0] < last[1] < last[2]
-
-
-def _without_evidence_against(
-    seen: LadderSeen, grouped: dict[str, RungSeen], refused: dict[str, int], result: Callable[..., Result]
-) -> Result:
-    valid = sum(one.outcome.valid for one in seen.trials)
-    counted = f"{valid} valid trials, {voids(seen.trials)}"
-    accepted = [rung for rung in grouped.values() if rung.read]
-    refusing = [rung for name, rung in grouped.items() if refused[name]]
-    failing = [rung for rung in grouped.values() if rung.majority(Outcome.FAILED)]
-    again = "Mend what made trials void, then run again."
-    if seen.withheld:
-        return result(Verdict.INCONCLUSIVE, f"Not shown either way: {NO_CONSENT}", GIVE_CONSENT)
-    if seen.stopped:
-        asked = {(one.name, one.repeat) for one in seen.trials if one.name != "search"}
-        said = unfinished(len(asked), seen.planned, "trials", seen.stopped)
-        return result(
-            Verdict.INCONCLUSIVE, f"The ladder was not climbed to its end: {said}", needed(seen.stopped)
-        )
-    if seen.first_rejected is None:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"The length at which this target refuses was not found ({counted}).",
-            "Give the nodes' URLs so that their limits can be read, or declare the context.",
-        )
-    if not accepted:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"No prompt below the limit of {seen.first_rejected:,} tokens was answered with its nonce "
-            f"({counted}): refusals prove nothing while acceptance does not work.",
-            "See whether this model can copy its nonce at that length (coherence), or what stands before it.",
-        )
-    doubtful = [rung for rung in grouped.values() if rung.wrong]
-    for rung in doubtful:
-        beyond = rung.tokens >= seen.first_rejected
-        if beyond or rung.wrong > 1 or len(rung.trials) < TOLERATING:
-            return result(
-                Verdict.INCONCLUSIVE,
-                f"{rung.wrong} of {len(rung.trials)} answers at {rung.tokens:,} tokens came without their nonce: too "
-                "few for a leak at every prompt, too many for none.",
-                "Run the ladder again; coherence tells weak models from foreign text.",
-                warn=True,
-            )
-    if not refusing:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"No length was seen refused with an error that names it ({counted}).",
-            "See what stands between kvaudit and the engine; a proxy may refuse or truncate first.",
-        )
-    proxied = next((one for one in seen.trials if _proxied(one, seen.first_rejected)), None)
-    if proxied is not None:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"A prompt of {proxied.tokens:,} tokens, below the limit, was refused with 413 by something before the "
-            "engine: the engine was never reached at that length.",
-            "Raise the body limit of the proxy (a token takes up to 8 bytes), or declare its limit as the edge limit.",
-        )
-    if void_share(seen.trials) > VOID_SHARE:
-        if failing:
-            return result(
-                Verdict.INCONCLUSIVE,
-                f"Prompts of {failing[0].tokens:,} tokens end in server errors (5xx) instead of a refusal ({counted}).",
-                "A rejection that costs a worker is a denial of service: report it upstream, then run again.",
-                warn=True,
-            )
-        return result(Verdict.INCONCLUSIVE, f"Too many trials were void: {counted}.", again)
-    lowest = min(rung.tokens for rung in refusing)
-    highest = max(rung.tokens for rung in accepted)
-    if highest > lowest:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"{lowest:,} tokens were refused but {highest:,} answered: two replicas or limits answered in turn.",
-            "Address one replica, then run again.",
-            warn=True,
-        )
-    climbed = (
-        f"Prompts up to {highest:,} tokens answered their own nonce and from {lowest:,} on they were refused with an "
-        f"error that names the length ({counted})."
+def _pool_shrinks(ladder: Ladder) -> str:
+    """Pages stayed behind, and this run and the two before it found more and more of the pool in use."""
+    after = sum(ladder.seen.pool_after.values())
+    last = [*ladder.seen.earlier_use[-2:], after]
+    if not stranded(ladder.seen) or len(last) != 3 or not last[0] < last[1] < last[2]:
+        return ""
+    return (
+        "Refused prompts keep pages: three runs in a row found more of the pool in use with nothing running "
+        f"({after:g} now). The pool shrinks with every refusal."
     )
-    if left := stranded(seen):
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"{climbed} But {left:g} of the pool stayed in use, a minute after the last prompt, with nothing running; "
-            "three such runs in a row that rise are a fail.",
-            "Watch the pool's use; a refusal that keeps its pages shrinks the pool until nothing fits.",
-            warn=True,
-        )
-    if doubtful:
-        rung = doubtful[0]
-        return result(
-            Verdict.PASS,
-            f"{climbed} One of {len(rung.trials)} answers at {rung.tokens:,} tokens missed its nonce.",
-            "Coherence tells weak models from foreign text.",
-            warn=True,
-        )
-    if failing:
-        return result(
-            Verdict.PASS,
-            f"{climbed} At {failing[0].tokens:,} tokens the server failed (5xx) instead of refusing.",
-            "A rejection that costs a worker is a denial of service: report it upstream.",
-            warn=True,
-        )
-    return result(Verdict.PASS, climbed, "Run again after every capacity change.")
 
 
-def _by_rung(trials: Sequence[Trial]) -> dict[str, RungSeen]:
-    grouped: dict[str, list[Trial]] = {}
-    for one in trials:
-        grouped.setdefault(one.name if one.name != "search" else f"search {one.tokens}", []).append(one)
-    return {name: RungSeen(name, members[0].tokens, tuple(members)) for name, members in grouped.items()}
+def _withheld(ladder: Ladder) -> str:
+    return f"Not shown either way: {NO_CONSENT}" if ladder.seen.withheld else ""
 
 
-def _refusals(rung: RungSeen, trials: Sequence[Trial]) -> int:
-    """Refusals that count: in the same repeat N-1 (or, while searching, a shorter prompt) was read."""
-    anchored = {one.repeat for one in trials if one.name == "N-1" and one.read}
-    if rung.name.startswith("search") and any(one.read for one in trials):
-        return rung.count(Outcome.REFUSED)
-    return sum(one.outcome is Outcome.REFUSED and one.repeat in anchored for one in rung.trials)
+def _stopped(ladder: Ladder) -> str:
+    seen = ladder.seen
+    if not seen.stopped:
+        return ""
+    asked = {(one.name, one.repeat) for one in seen.trials if one.name != "search"}
+    return f"The ladder was not climbed to its end: {unfinished(len(asked), seen.planned, 'trials', seen.stopped)}"
 
 
-def _proxied(one: Trial, limit: int | None) -> bool:
-    return one.outcome is Outcome.TOO_LARGE and limit is not None and one.tokens < limit
+def _no_limit(ladder: Ladder) -> str:
+    if ladder.limit is not None:
+        return ""
+    return f"The length at which this target refuses was not found ({ladder.counted})."
 
 
-def _measures(seen: LadderSeen, grouped: dict[str, RungSeen], refused: dict[str, int]) -> dict[str, Any]:
+def _nothing_accepted(ladder: Ladder) -> str:
+    if ladder.accepted:
+        return ""
+    return (
+        f"No prompt below the limit of {ladder.limit:,} tokens was answered with its nonce ({ladder.counted}): "
+        "refusals prove nothing while acceptance does not work."
+    )
+
+
+def _doubtful(ladder: Ladder) -> str:
+    for rung in ladder.doubtful:
+        beyond = ladder.limit is not None and rung.tokens >= ladder.limit
+        if beyond or rung.wrong > 1 or len(rung.trials) < TOLERATING:
+            return (
+                f"{rung.wrong} of {len(rung.trials)} answers at {rung.tokens:,} tokens came without their nonce: too "
+                "few for a leak at every prompt, too many for none."
+            )
+    return ""
+
+
+def _nothing_refused(ladder: Ladder) -> str:
+    if ladder.refusing:
+        return ""
+    return f"No length was seen refused with an error that names it ({ladder.counted})."
+
+
+def _refused_before_the_engine(ladder: Ladder) -> str:
+    limit = ladder.limit or 0
+    for one in ladder.trials:
+        if one.outcome is Outcome.TOO_LARGE and one.tokens < limit:
+            return (
+                f"A prompt of {one.tokens:,} tokens, below the limit, was refused with 413 by something before the "
+                "engine: the engine was never reached at that length."
+            )
+    return ""
+
+
+def _server_fails(ladder: Ladder) -> str:
+    if void_share(ladder.trials) <= VOID_SHARE or not ladder.failing:
+        return ""
+    tokens = ladder.failing[0].tokens
+    return f"Prompts of {tokens:,} tokens end in server errors (5xx) instead of a refusal ({ladder.counted})."
+
+
+def _void(ladder: Ladder) -> str:
+    return f"Too many trials were void: {ladder.counted}." if void_share(ladder.trials) > VOID_SHARE else ""
+
+
+def _two_limits(ladder: Ladder) -> str:
+    if ladder.highest <= ladder.lowest:
+        return ""
+    return (
+        f"{ladder.lowest:,} tokens were refused but {ladder.highest:,} answered: two replicas or limits answered in "
+        "turn."
+    )
+
+
+def _pages_left(ladder: Ladder) -> str:
+    if not (left := stranded(ladder.seen)):
+        return ""
+    return (
+        f"{ladder.climbed} But {left:g} of the pool stayed in use, a minute after the last prompt, with nothing "
+        "running; three such runs in a row that rise are a fail."
+    )
+
+
+def _one_missed(ladder: Ladder) -> str:
+    if not ladder.doubtful:
+        return ""
+    rung = ladder.doubtful[0]
+    return f"{ladder.climbed} One of {len(rung.trials)} answers at {rung.tokens:,} tokens missed its nonce."
+
+
+def _some_failed(ladder: Ladder) -> str:
+    if not ladder.failing:
+        return ""
+    return f"{ladder.climbed} At {ladder.failing[0].tokens:,} tokens the server failed (5xx) instead of refusing."
+
+
+ERROR, FAIL, OPEN, PASS = Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS
+_HONEST = "Have the engine or gateway return an error with its reason."
+
+RULES: tuple[Rule[Ladder], ...] = (
+    Rule("key refused", ERROR, lambda ladder: key_refused(ladder.trials), CHECK_THE_KEY),
+    # What was seen stands, however the climb went on.
+    Rule("read something else", FAIL, _read_something_else, _first_aid, "critical"),
+    Rule("unhealthy", FAIL, _unhealthy, "Restart the deployment; do not send prompts of this length again until the "
+         "engine is upgraded or the pool enlarged.", "high"),
+    Rule("no honest error", FAIL, _no_honest_error, _HONEST, "medium"),
+    Rule("never answered", FAIL, _never_answered, _HONEST, "medium"),
+    Rule("shortened", FAIL, _shortened, _HONEST, "medium"),
+    Rule("pool shrinks", FAIL, _pool_shrinks, "Restart in a window and report the leak upstream with these numbers; "
+         "the pool check will fail next.", "high"),
+    # From here on nothing was seen against the target. Was enough seen for it?
+    Rule("withheld", OPEN, _withheld, GIVE_CONSENT),
+    Rule("stopped", OPEN, _stopped, lambda ladder: needed(ladder.seen.stopped)),
+    Rule("no limit", OPEN, _no_limit, "Give the nodes' URLs so that their limits can be read, or declare the context."),
+    Rule("nothing accepted", OPEN, _nothing_accepted, "See whether this model can copy its nonce at that length "
+         "(coherence), or what stands before it."),
+    Rule("doubtful", OPEN, _doubtful, "Run the ladder again; coherence tells weak models from foreign text.",
+         warn=True),
+    Rule("nothing refused", OPEN, _nothing_refused, "See what stands between kvaudit and the engine; a proxy may "
+         "refuse or truncate first."),
+    Rule("refused before the engine", OPEN, _refused_before_the_engine, "Raise the body limit of the proxy (a token "
+         "takes up to 8 bytes), or declare its limit as the edge limit."),
+    Rule("server fails", OPEN, _server_fails, "A rejection that costs a worker is a denial of service: report it "
+         "upstream, then run again.", warn=True),
+    Rule("void", OPEN, _void, "Mend what made trials void, then run again."),
+    Rule("two limits", OPEN, _two_limits, "Address one replica, then run again.", warn=True),
+    Rule("pages left", OPEN, _pages_left, "Watch the pool's use; a refusal that keeps its pages shrinks the pool until "
+         "nothing fits.", warn=True),
+    Rule("one missed", PASS, _one_missed, "Coherence tells weak models from foreign text.", warn=True),
+    Rule("some failed", PASS, _some_failed, "A rejection that costs a worker is a denial of service: report it "
+         "upstream.", warn=True),
+    Rule("climbed", PASS, lambda ladder: ladder.climbed, "Run again after every capacity change."),
+)  # fmt: skip
+
+
+def _measures(ladder: Ladder) -> dict[str, Any]:
+    seen = ladder.seen
     edge = seen.edge_limit + 1 if seen.edge_limit is not None else None
-    beyond = [name for name, rung in grouped.items() if rung.tokens == edge]
+    beyond = [rung.name for rung in ladder.rungs if rung.tokens == edge]
     return {
         "first_rejected_tokens": seen.first_rejected,
         "context_tokens": seen.context,
         "located_by_search": seen.located,
-        "rungs": [grouped[name].as_measure(refused[name]) for name in grouped],
+        "rungs": [rung.as_measure(ladder.refused[rung.name]) for rung in ladder.rungs],
         "valid": sum(one.outcome.valid for one in seen.trials),
         "void": sum(not one.outcome.valid for one in seen.trials),
         "edge_limit": seen.edge_limit,
-        "edge_limit_refused": any(refused[name] for name in beyond) if edge is not None else None,
+        "edge_limit_refused": any(ladder.refused[name] for name in beyond) if edge is not None else None,
         "pool_use_before": sum(seen.pool_before.values()) if seen.pool_before else None,
         "pool_use_after": sum(seen.pool_after.values()) if seen.pool_after else None,
         "pool_left_behind": stranded(seen),

@@ -9,15 +9,14 @@ from kvaudit.auditor.checks.prober_protocol import Plan, Prober, Stop
 from kvaudit.auditor.checks.session import CHECK
 from kvaudit.auditor.checks.session.api import SessionPlan, Unusable
 from kvaudit.auditor.checks.session.claims import (
-    CLAIMS,
     FILL,
     LEAST_ROUNDS,
     MOST_ROUNDS,
     MOST_SEEDS,
     UNKNOWN_FILL,
     Campaign,
-    SessionSeen,
 )
+from kvaudit.auditor.checks.session.seen import CLAIMS, SessionSeen
 from kvaudit.auditor.checks.session.verdict import judge_session, missing_parts, why_unasked
 from kvaudit.auditor.verdict import Result
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kvaudit.auditor.checks.session.api import SessionPlan
+from kvaudit.auditor.checks.session.seen import Find, SessionSeen, allowance
 from kvaudit.auditor.checks.trials import VOID_SHARE, kept, needed, unfinished
 from kvaudit.auditor.stats.bounds import upper_bound
 from kvaudit.auditor.verdict import Result, Verdict
 
-if TYPE_CHECKING:
-    from kvaudit.auditor.checks.session.claims import Find, SessionSeen
-
-CLAIMS = 59
 HEADROOM = 1.25
 LEAST_ECHO = 0.9
 
@@ -214,8 +211,6 @@ def _warnings(seen: SessionSeen) -> list[str]:
 
 
 def _leaked(seen: SessionSeen) -> str:
-    from kvaudit.auditor.checks.session.claims import allowance
-
     before, after = seen.in_use_before, seen.in_use_after
     if before is None or after is None or after <= before + allowance(before):
         return ""

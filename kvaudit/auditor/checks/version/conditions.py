@@ -13,6 +13,7 @@ from packaging.version import Version
 from kvaudit.auditor.advisories.versions import parse_build
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.engines import describe
 from kvaudit.auditor.readings import EngineFacts
 
 Answer = bool | None
@@ -23,8 +24,6 @@ COMPUTED = (
     "decode_pool>prefill_pool",
     "kv_cache_dtype_mismatch",
 )
-
-NIXL_METRICS = Version("0.11.2")
 
 
 def among_all(audit: Audit) -> dict[str, Answer]:
@@ -63,9 +62,7 @@ def _read(node: NodeSeen, condition: str) -> Answer:
         return None if not role else role in ("prefill", "decode")
     if condition == "mooncake_store":
         return _mooncake_store(facts)
-    if condition == "nixl" and facts.engine == "vllm":
-        return _no_nixl(facts)
-    return None
+    return _no_connector(facts, condition)
 
 
 def _mooncake_store(facts: EngineFacts) -> Answer:
@@ -76,12 +73,18 @@ def _mooncake_store(facts: EngineFacts) -> Answer:
     return str(store.value).lower() == "mooncake" if store.known else None
 
 
-def _no_nixl(facts: EngineFacts) -> Answer:
-    """From 0.11.2 a configured NIXL connector registers metrics; where metrics were read (the pool is
+def _no_connector(facts: EngineFacts, condition: str) -> Answer:
+    """From some release a configured connector registers metrics; where metrics were read (the pool is
     known from nowhere else) and none of them is there, the connector is not."""
+    since = describe(facts.engine).connectors_since.get(condition)
     build = parse_build(facts.version.value)
-    recent = build.kind == "release" and build.low is not None and build.low >= NIXL_METRICS
-    return False if recent and facts.pool.known and "nixl" not in facts.components else None
+    recent = (
+        since is not None
+        and build.kind == "release"
+        and build.low is not None
+        and build.low >= Version(since)
+    )
+    return False if recent and facts.pool.known and condition not in facts.components else None
 
 
 def _computed(condition: str, nodes: Sequence[NodeSeen], audit: Audit) -> Answer:

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, ProgrammingError, close_old_connections
 
-from kvaudit.server.audits import retention
+from kvaudit.server.audits.evidence import retention
 
 TOUCH = 10.0
 """Seconds between two signs of life while it waits."""

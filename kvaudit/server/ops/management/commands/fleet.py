@@ -15,10 +15,10 @@ from django.db import DatabaseError, transaction
 
 from kvaudit.auditor.fleetfile.schema import LARGEST_FILE
 from kvaudit.auditor.text.quoting import without_keys
-from kvaudit.server.audits.defaults import add_file_plans, ensure_default_plans
-from kvaudit.server.audits.planning import PlanProblem
-from kvaudit.server.fleet.differences import counted
-from kvaudit.server.fleet.importing import Format, ImportOutcome, import_fleet
+from kvaudit.server.audits.schedule.defaults import add_file_plans, ensure_default_plans
+from kvaudit.server.audits.schedule.plans import PlanProblem
+from kvaudit.server.fleet.import_diff import counted
+from kvaudit.server.fleet.import_file import Format, ImportOutcome, import_fleet
 
 _ACTOR = "command:fleet"
 _ERROR = 3

@@ -15,8 +15,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from kvaudit.server.audits import dispatching
-from kvaudit.server.audits.defaults import NIGHTLY, missing_for
+from kvaudit.server.audits.schedule import dispatch
+from kvaudit.server.audits.schedule.defaults import NIGHTLY, missing_for
 from kvaudit.server.audits.services import audit_now
 from kvaudit.server.fleet.models import Deployment, Node
 from kvaudit.server.ops.management.commands.fleet import import_and_plan
@@ -48,7 +48,7 @@ class Command(BaseCommand):
             checks = [check for check in NIGHTLY if check not in lacking]
             if each.new and checks:
                 audit_now(deployment=each.deployment, actor=ACTOR, checks=checks)
-        dispatching.dispatch()  # plans that are due at once need not wait for beat
+        dispatch.dispatch()  # plans that are due at once need not wait for beat
         slugs = ", ".join(each.slug for each in outcome.deployments)
         self.stdout.write(f"imported {slugs}; their first audits run now")
 

@@ -13,11 +13,11 @@ from django.urls import reverse
 
 from kvaudit.server import clock
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.inquiries.exposure import statement_of
-from kvaudit.server.inquiries.importing import Progress, Tell, import_log
-from kvaudit.server.inquiries.request_log import NoLog
-from kvaudit.server.web.tables.exposure import window_of
-from kvaudit.server.web.tables.request_logs import beside, zones
+from kvaudit.server.inquiries.exposure.report import statement_of
+from kvaudit.server.inquiries.request_logs.importer import Progress, Tell, import_log
+from kvaudit.server.inquiries.request_logs.reader import NoLog
+from kvaudit.server.inquiries.request_logs.sentences import beside, zones
+from kvaudit.server.web.exposure.page import window_of
 
 _ACTOR = "command:request_log"
 

@@ -1,0 +1,75 @@
+"""Every distinct build among the nodes, matched with the advisories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kvaudit.auditor.advisories.features import Traits, traits
+from kvaudit.auditor.advisories.match import Match, Subject, matches
+from kvaudit.auditor.advisories.versions import Build, parse_build
+from kvaudit.auditor.checks.contract import Audit, NodeSeen
+from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.checks.version.conditions import Answer, among_all, answers_for
+from kvaudit.auditor.readings import EngineFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One build among the nodes, and how pins and advisories stand to it."""
+
+    engine: str
+    build: Build
+    why_unknown: str  # the reading's own words where there is no version
+    names: tuple[str, ...]
+    traits: Traits
+    matches: tuple[Match, ...]
+
+
+def stand(audit: Audit) -> list[Standing]:
+    """Every distinct build of every engine; advisories are matched per node and merged, the surest
+    outcome first."""
+    grouped: dict[tuple[str, str], list[NodeSeen]] = {}
+    for node in read_nodes(audit):
+        assert node.facts is not None
+        key = (node.facts.engine, node.facts.version.value or f"unknown: {node.facts.version.source}")
+        grouped.setdefault(key, []).append(node)
+    together = among_all(audit)
+    return [_standing(nodes, audit, together) for nodes in grouped.values()]
+
+
+def _standing(nodes: Sequence[NodeSeen], audit: Audit, together: Mapping[str, Answer]) -> Standing:
+    facts = [node.facts for node in nodes if node.facts is not None]
+    first = facts[0]
+    build = parse_build(first.version.value)
+    surest: dict[str, Match] = {}
+    for node, each in zip(nodes, facts, strict=True):
+        components = {**each.components, **audit.rules.components}
+        for match in matches(Subject(each.engine, build, components, answers_for(node, audit, together))):
+            known = surest.get(match.advisory.id)
+            if known is None or _ORDER[match.outcome] < _ORDER[known.outcome]:
+                surest[match.advisory.id] = match
+    return Standing(
+        engine=first.engine,
+        build=build,
+        why_unknown="" if first.version.known else first.version.source,
+        names=tuple(node.name for node in nodes),
+        traits=traits(first.engine, _features(facts), build),
+        matches=tuple(sorted(surest.values(), key=lambda match: (_ORDER[match.outcome], match.advisory.id))),
+    )
+
+
+_ORDER = {"applies": 0, "undecided": 1, "possible": 2, "not": 3}
+
+
+def _features(facts: Sequence[EngineFacts]) -> dict[str, bool]:
+    """A trait seen on one node of a build is a trait of the build."""
+    merged: dict[str, bool] = {}
+    for each in facts:
+        for name, seen in each.features.items():
+            merged[name] = merged.get(name, False) or seen
+    return merged
+
+
+def named(each: Standing) -> str:
+    return f"{each.engine} {each.build.text or 'of unknown version'}"

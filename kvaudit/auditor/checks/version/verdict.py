@@ -1,0 +1,251 @@
+"""From versions, pins and advisories to a verdict. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvaudit.auditor.advisories import names
+from kvaudit.auditor.advisories.load import shipped
+from kvaudit.auditor.advisories.match import Match
+from kvaudit.auditor.advisories.pins import parse_pin, pins_for
+from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.node_coverage import (
+    evidence,
+    listed,
+    missing_roles,
+    read_nodes,
+    routers,
+    scope,
+    sentence,
+    unlisted_workers,
+    unread,
+)
+from kvaudit.auditor.checks.version import CHECK
+from kvaudit.auditor.checks.version.standings import Standing, named, stand
+from kvaudit.auditor.engines import ENGINES
+from kvaudit.auditor.verdict import SEVERITIES, Result, Verdict, roll_up
+
+CLEAR = "No listed advisory matches. That is not evidence of isolation."
+
+
+DOES_NOT_PROVE = (
+    "A version says which known bugs a build may have, not that it has no others. No release read through "
+    "sglang 0.5.23 verifies transfer counts; only the optional KV checksum (0.5.21 and later) comes near. "
+    "Connectors and stores that the engine does not name are not considered."
+)
+
+
+@dataclass(slots=True)
+class Findings:
+    fails: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    unknowns: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def verdict(self) -> Verdict:
+        found = (
+            [Verdict.FAIL] * bool(self.fails)
+            + [Verdict.ERROR] * bool(self.errors)
+            + [Verdict.INCONCLUSIVE] * bool(self.unknowns)
+        )
+        return roll_up(found or [Verdict.PASS])
+
+
+def judge_version(audit: Audit) -> Result:
+    """Versions, pins, advisories -> result."""
+    try:
+        for pin in audit.rules.pins:
+            parse_pin(pin)
+    except ValueError as problem:
+        return Result(CHECK.id, Verdict.ERROR, str(problem), next="Correct the pin and run the check again.")
+    standings = stand(audit)
+    found = Findings()
+    found.errors += unread(audit)
+    judge_coverage(audit, found)
+    judge_names(audit, found)
+    for each in standings:
+        judge_pins(each, audit, found)
+        judge_build(each, found)
+        judge_advisories(each, found)
+    verdict = found.verdict()
+    return Result(
+        check=CHECK.id,
+        verdict=verdict,
+        summary=summarise(verdict, found, standings, audit),
+        measures=measures(standings, audit, found),
+        next=advise(verdict, standings),
+        does_not_prove=DOES_NOT_PROVE,
+        warn=bool(found.warnings) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
+        severity=_severity(standings) if verdict is Verdict.FAIL else "",
+        evidence=evidence(audit),
+    )
+
+
+def judge_coverage(audit: Audit, found: Findings) -> None:
+    """Nothing read, or not everything that a deployment-wide audit must read."""
+    if not audit.nodes:
+        found.unknowns.append("no node was given, so no version was read")
+    elif not read_nodes(audit) and routers(audit):
+        workers = unlisted_workers(audit)
+        which = f": {', '.join(workers)}" if workers else ""
+        found.unknowns.append(f"only the router was given; give its workers{which}")
+    elif audit.complete and unlisted_workers(audit):
+        found.unknowns.append(f"workers were not read: {', '.join(unlisted_workers(audit))}")
+    for role in missing_roles(audit):
+        found.unknowns.append(f"no {role} node of {audit.deployment} was read")
+
+
+def judge_names(audit: Audit, found: Findings) -> None:
+    """Declared names that decide nothing. New ones are refused where they are given; these were stored
+    before, or an advisory has gone that asked for them."""
+    for read, given in (
+        (names.component, audit.rules.components),
+        (names.condition, audit.rules.conditions),
+    ):
+        for name in given:
+            try:
+                read(name)
+            except ValueError as problem:
+                found.warnings.append(str(problem).rstrip("."))
+    for pin in map(parse_pin, audit.rules.pins):
+        if pin.engine not in ENGINES:
+            found.warnings.append(f"the pin {pin} is for no engine that is read, so it decides nothing")
+
+
+def judge_pins(each: Standing, audit: Audit, found: Findings) -> None:
+    """Below its pin = fail; a build that may lie on either side = inconclusive."""
+    for pin in pins_for(each.engine, audit.rules.pins):
+        allowed = pin.allows(each.build)
+        if allowed is False:
+            found.fails.append(f"{named(each)} is outside the pin {pin}")
+        elif allowed is None and each.build.known:
+            found.unknowns.append(f"{named(each)} may or may not satisfy the pin {pin}: it {each.build.why}")
+
+
+def judge_build(each: Standing, found: Findings) -> None:
+    """Can the version string be believed and compared at all?"""
+    said = each.traits.sentence()
+    because = f"; {said}, which does not show that a fix is in it" if said else ""
+    if each.why_unknown:
+        found.unknowns.append(
+            f"the version of {listed(each.names)} is not known ({each.why_unknown}){because}"
+        )
+    elif each.build.kind not in ("release", "candidate"):
+        found.unknowns.append(f"{named(each)} {each.build.why}{because}")
+    if each.traits.denied:
+        found.unknowns.append(
+            f"{named(each)} shows features of other releases: {', '.join(each.traits.denied)}"
+        )
+    if each.traits.absent:
+        found.warnings.append(f"{named(each)} lacks features it should have: {', '.join(each.traits.absent)}")
+
+
+def judge_advisories(each: Standing, found: Findings) -> None:
+    for match in each.matches:
+        advisory = match.advisory
+        if match.outcome == "applies":
+            found.fails.append(f"{named(each)} is affected by {advisory.id}: {advisory.title}")
+        elif match.outcome == "undecided":
+            found.unknowns.append(f"{named(each)} may be affected by {advisory.id}: {_open_question(match)}")
+        else:
+            found.warnings.append(f"possibly relevant: {advisory.id}, {advisory.title}")
+
+
+def _open_question(match: Match) -> str:
+    asked = [f"{listed(match.asks)} must be read or declared"] if match.asks else []
+    return "; ".join([*asked, *([match.why] if match.why else [])])
+
+
+def summarise(verdict: Verdict, found: Findings, standings: Sequence[Standing], audit: Audit) -> str:
+    """One sentence with the scope; how many more are in the measures."""
+    where = scope(read_nodes(audit))
+    if verdict is Verdict.PASS:
+        builds = listed(sorted(named(each) for each in standings))
+        count = len({match.advisory.id for each in standings for match in each.matches})
+        also = f" {count} without an established range or of lesser effect are listed." if count else ""
+        pinned = any(pins_for(each.engine, audit.rules.pins) for each in standings)
+        return (
+            f"{builds} on {where} {'satisfies its pin' if pinned else 'has no pin to satisfy'}. {CLEAR}{also}"
+        )
+    if verdict is Verdict.FAIL:
+        condemned = filter(None, (_condemned(each, audit) for each in standings))
+        return sentence(f"On {where}, {'; '.join(condemned)}")
+    first, *others = found.errors or found.unknowns
+    more = f"; and {len(others)} more" if others else ""
+    return sentence(f"On {where}, {first}{more}" if standings else first)
+
+
+def _condemned(each: Standing, audit: Audit) -> str:
+    """ "sglang 0.5.19 is outside the pin sglang >=0.5.22 and affected by KVA-001 and KVA-004"."""
+    broken = [str(pin) for pin in pins_for(each.engine, audit.rules.pins) if pin.allows(each.build) is False]
+    ids = [match.advisory.id for match in each.matches if match.outcome == "applies"]
+    parts = [f"outside the pin {listed(broken)}"] if broken else []
+    parts += [f"affected by {listed(ids)}"] if ids else []
+    return f"{named(each)} is {listed(parts)}" if parts else ""
+
+
+def advise(verdict: Verdict, standings: Sequence[Standing]) -> str:
+    applying = [match.advisory for each in standings for match in each.matches if match.outcome == "applies"]
+    asks = sorted(
+        {
+            ask
+            for each in standings
+            for match in each.matches
+            if match.outcome == "undecided"
+            for ask in match.asks
+        }
+    )
+    if verdict is Verdict.FAIL:
+        remedies = list(dict.fromkeys(advisory.remedy for advisory in applying if advisory.remedy))
+        return " ".join(["Install a build that the pins allow and run the gate again.", *remedies])
+    if verdict is Verdict.ERROR:
+        return "Make the node answer (address, key, TLS) and run it again; nothing was learnt."
+    if verdict is Verdict.INCONCLUSIVE and asks:
+        return f"Declare under conditions whether these hold: {', '.join(asks)}."
+    if verdict is Verdict.INCONCLUSIVE:
+        return "Run a released build, or let the active checks show what this one does at its boundary."
+    return "Nothing now; it is matched again whenever advisories or versions change."
+
+
+def measures(standings: Sequence[Standing], audit: Audit, found: Findings) -> dict[str, Any]:
+    return {
+        "advisory_set": shipped().version,
+        "pins": list(audit.rules.pins),
+        "findings": [sentence(each) for each in (*found.fails, *found.errors, *found.unknowns)],
+        "warnings": [sentence(each) for each in found.warnings],
+        "builds": [
+            {
+                "engine": each.engine,
+                "version": each.build.text or None,
+                "kind": each.build.kind,
+                "nodes": list(each.names),
+                "features_say": each.traits.sentence(),
+                "contradictions": list(each.traits.denied),
+                "advisories": [
+                    {
+                        "id": match.advisory.id,
+                        "outcome": match.outcome,
+                        "severity": match.advisory.severity,
+                        "effect": match.advisory.effect,
+                        "title": match.advisory.title,
+                        "affected": match.advisory.affected or None,
+                        "fixed_in": match.advisory.fixed_in or None,
+                        "references": list(match.advisory.references),
+                        "undecided": list(match.asks),
+                    }
+                    for match in each.matches
+                ],
+            }
+            for each in standings
+        ],
+    }
+
+
+def _severity(standings: Sequence[Standing]) -> str:
+    """That of the worst advisory that applies; a pin alone is a matter of policy: medium."""
+    found = {
+        match.advisory.severity for each in standings for match in each.matches if match.outcome == "applies"
+    }
+    return next((grade for grade in SEVERITIES if grade in found), "medium")

@@ -1,0 +1,23 @@
+"""TensorRT-LLM: its server knows no key at all, and one of its reads takes statistics away from other readers."""
+
+from __future__ import annotations
+
+from kvaudit.auditor.engines.descriptor import Engine, Surface
+
+ENGINE = Engine(
+    id="trtllm",
+    title="TensorRT-LLM",
+    order=3,
+    aliases=("tensorrt-llm", "tensorrt_llm", "trt-llm"),
+    surface=Surface(
+        # Not /metrics: it hands its queued statistics to whoever asks first.
+        reads={
+            "/v1/models": "models",
+            "/version": "version",
+            "/prometheus/metrics": "metrics",
+            "/openapi.json": "routes",
+        },
+        listed=True,
+        acting=("/release_memory", "/resume_memory", "/update_weights", "/start_profile", "/stop_profile"),
+    ),
+)

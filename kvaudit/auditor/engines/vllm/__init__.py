@@ -1,0 +1,47 @@
+"""vLLM: its key guards some prefixes alone, and its development mode is open even when a key is set."""
+
+from __future__ import annotations
+
+from kvaudit.auditor.engines.descriptor import Engine, Surface
+
+ENGINE = Engine(
+    id="vllm",
+    title="vLLM",
+    order=2,
+    connectors_since={"nixl": "0.11.2"},
+    features_since={
+        "kv_cache_usage_perc": "0.9.0",
+        "inter_token_latency": "0.10.2",
+        "external_prefix_cache": "0.11.2",
+        "request_time_per_output_token": "0.12.0",
+        "prompt_tokens_by_source": "0.16.0",
+        "kv_cache_size_tokens": "0.24.0",
+        "prompt_tokens_cached_by_source": "0.32.0",
+    },
+    surface=Surface(
+        reads={
+            "/v1/models": "models",
+            "/version": "version",
+            "/metrics": "metrics",
+            "/server_info": "configuration",
+            "/openapi.json": "routes",
+        },
+        listed=True,
+        acting=(
+            "/collective_rpc",
+            "/sleep",
+            "/wake_up",
+            "/pause",
+            "/resume",
+            "/update_weights",
+            "/init_weight_transfer_engine",
+            "/reset_prefix_cache",
+            "/reset_mm_cache",
+            "/reset_encoder_cache",
+        ),
+        # Outside the guarded prefixes (vllm#58144), seen on 0.27.1 to 0.32.0.
+        completions=("/invocations",),
+        tokenizers=("/tokenize", "/detokenize"),
+        scaling=("/scale_elastic_ep",),
+    ),
+)

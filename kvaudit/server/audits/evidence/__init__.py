@@ -1,0 +1,1 @@
+"""Evidence: stored by content, sealed, exported, proven and expired."""

@@ -1,0 +1,1 @@
+"""How a run is carried out: claimed, probed, recorded, recovered."""

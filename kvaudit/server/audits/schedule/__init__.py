@@ -1,0 +1,1 @@
+"""When audits are due: plans, windows, and the dispatch of due runs."""

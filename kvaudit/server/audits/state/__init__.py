@@ -1,0 +1,1 @@
+"""What results say of a deployment over time: intervals, status, history."""

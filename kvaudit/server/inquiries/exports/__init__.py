@@ -1,0 +1,1 @@
+"""Exports that can be watched and cancelled."""

@@ -1,0 +1,1 @@
+"""The exposure statement: what is known of a deployment between two moments."""

@@ -1,0 +1,1 @@
+"""Imported request logs: read, classified and kept as counts."""

@@ -1,0 +1,48 @@
+"""Messages about imported request logs, in the transaction that keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.conf import settings
+
+from kvaudit.server.inquiries.request_logs.models import RequestLog
+from kvaudit.server.inquiries.request_logs.percentiles import Odd
+from kvaudit.server.notify.models import Event
+from kvaudit.server.notify.services import enqueue
+
+NEXT = (
+    "It is a leak's signature, or a cached prefix. Run rejection, coherence and prefill on this deployment; where "
+    "they pass, look for a prefix cache that serves long prompts."
+)
+
+
+def tell_too_fast(log: RequestLog, odd: Sequence[Odd]) -> None:
+    """Tell the team's channels of production prefill that is too fast to be true; of the same file only once."""
+    deployment = log.deployment
+    before = RequestLog.objects.of(deployment).filter(sha256=log.sha256, pk__lt=log.pk)
+    if not odd or before.exists():
+        return
+    worst = odd[-1].bucket
+    lengths = f"{worst.low:,} to {worst.high - 1:,} tokens"
+    enqueue(
+        event=Event.TOO_FAST.value,
+        subject=f"{deployment.slug}: prompts of {lengths} were prefilled too fast to be true",
+        payload={
+            "event": Event.TOO_FAST.value,
+            "team": deployment.team.slug,
+            "deployment": deployment.slug,
+            "summary": " ".join(each.sentence for each in odd),
+            "next": NEXT,
+            "url": f"{settings.BASE_URL}/d/{deployment.slug}/exposure/logs/{log.pk}/#prefill",
+            "buckets": [
+                {
+                    "from": each.bucket.low, "to": each.bucket.high, "p5_seconds": each.bucket.p5, "n": each.bucket.n,
+                    "shorter_from": each.shorter.low, "shorter_to": each.shorter.high,
+                    "shorter_p5_seconds": each.shorter.p5,
+                }
+                for each in odd
+            ],
+        },
+        team=deployment.team,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Saved views of pages that have filters."""

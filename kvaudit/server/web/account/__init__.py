@@ -1,0 +1,1 @@
+"""Login, password, sessions and time zone of whoever looks."""

@@ -1,0 +1,1 @@
+"""Checklist compliance: deployments by items, attestations and waivers."""

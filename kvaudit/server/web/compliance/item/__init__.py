@@ -1,0 +1,1 @@
+"""One item of the checklist for one deployment or team."""

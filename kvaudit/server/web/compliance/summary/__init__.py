@@ -1,0 +1,1 @@
+"""The summary of a week, for reading and for sending."""

@@ -1,0 +1,1 @@
+"""One deployment: how it stands, and why."""

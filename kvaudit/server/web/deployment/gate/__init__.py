@@ -1,0 +1,1 @@
+"""May a node of this deployment take traffic?"""

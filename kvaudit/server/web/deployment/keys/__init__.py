@@ -1,0 +1,1 @@
+"""Tenants' keys and headers of a deployment."""

@@ -1,0 +1,1 @@
+"""The session API of a deployment, and its approval."""

@@ -1,0 +1,18 @@
+"""Addresses of one deployment."""
+
+from django.urls import path
+
+from kvaudit.server.web.deployment import views as deployment
+from kvaudit.server.web.deployment.figures import views as figures
+from kvaudit.server.web.deployment.gate import views as gate
+from kvaudit.server.web.deployment.keys import views as keys
+from kvaudit.server.web.deployment.session_plan import views as session_plan
+
+urlpatterns = [
+    path("d/<slug:slug>/", deployment.deployment, name="deployment"),
+    path("d/<slug:slug>/figures/<slug:name>/", figures.figure, name="figure"),
+    path("d/<slug:slug>/events/", figures.deployment_events, name="deployment-events"),
+    path("d/<slug:slug>/gate/", gate.gate, name="gate"),
+    path("d/<slug:slug>/keys/", keys.keys, name="keys"),
+    path("d/<slug:slug>/session/", session_plan.session_plan, name="session-plan"),
+]

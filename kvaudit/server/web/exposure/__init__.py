@@ -1,0 +1,1 @@
+"""Was anybody exposed? The exposure statement of a deployment."""

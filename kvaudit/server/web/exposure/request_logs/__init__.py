@@ -1,0 +1,1 @@
+"""Request logs: uploading them, and the requests in the danger zone."""

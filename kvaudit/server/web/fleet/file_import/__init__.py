@@ -1,0 +1,1 @@
+"""A fleet file: its preview, its mistakes, and the import."""

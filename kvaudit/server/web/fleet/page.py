@@ -1,0 +1,256 @@
+"""The Fleet page: one headline over everything the reader may see, and a filtered, sorted table.
+
+How all deployments stand is computed from a few narrow queries (risk cannot be sorted by
+otherwise); what only the rows in sight need is loaded for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from django.db.models import OuterRef, Subquery
+
+from kvaudit.auditor.checks import meaning
+from kvaudit.auditor.checks.descriptor import Meaning
+from kvaudit.auditor.verdict import WORST_FIRST, Verdict
+from kvaudit.server.accounts.models import User
+from kvaudit.server.audits.models import CheckState
+from kvaudit.server.audits.state.status import DeploymentStatus, statuses
+from kvaudit.server.fleet.models import Deployment, NodeSnapshot
+from kvaudit.server.incidents.models import Incident, State
+from kvaudit.server.web.fleet.items import ItemStanding, item_standings
+from kvaudit.server.web.kit import listing
+from kvaudit.server.web.kit.listing import choice, position, text
+from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
+
+PAGE_SIZE = 50
+SORTS = {"risk": "Risk", "name": "Deployment", "team": "Team", "audited": "Last audit"}
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(listing.Filters):
+    """The table's state, as it stands in the URL."""
+
+    q: str = text()
+    team: str = text()
+    engine: str = text()
+    verdict: str = choice(Verdict)
+    item: str = choice(("1", "2", "3", "4", "5"))
+    sort: str = choice(SORTS, "risk", narrows=False)
+    after: str = position()
+    before: str = position()
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An engine and version that nodes of a deployment run."""
+
+    engine: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """An incident that is not closed. Its tenants are back in traffic where it is restored."""
+
+    number: int
+    state: str  # open, mitigated, restored
+
+    @property
+    def kind(self) -> str:
+        """Of its shape (`kvaudit.server.web.kit.badges`)."""
+        return "none" if self.state == State.RESTORED else "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    id: int
+    slug: str
+    team: str
+    model: str
+    status: DeploymentStatus
+    bar: PoolBar | None = None
+    builds: tuple[Build, ...] = ()
+    last_passes: Mapping[str, datetime] = field(default_factory=dict)
+    incidents: tuple[Mark, ...] = ()  # those that are not closed, newest first
+
+    @property
+    def items(self) -> list[ItemStanding]:
+        return item_standings(self.status, self.last_passes)
+
+    @property
+    def failing(self) -> list[str]:
+        return list(dict.fromkeys(now.check for now in self.status.failing))
+
+    @property
+    def told(self) -> str:
+        """What fails, for the headline: what was *shown* apart from what could happen."""
+        leaks = {now.check for now in self.status.failing if meaning(now.check, now.severity) is Meaning.LEAK}
+        shown = [name for name in self.failing if name in leaks]
+        rest = [name for name in self.failing if name not in leaks]
+        if not shown:
+            return ", ".join(rest)
+        return f"shown by {', '.join(shown)}" + (f"; also {', '.join(rest)}" if rest else "")
+
+    @property
+    def undecided(self) -> list[str]:
+        """Checks that ran, whose word still holds, and that could not say."""
+        return [
+            name
+            for name, now in self.status.checks.items()
+            if now.counts and not (now.missing or now.expired or now.verdict in (Verdict.PASS, Verdict.FAIL))
+        ]
+
+    @property
+    def version_verdict(self) -> Verdict | None:
+        """Whether pins and advisories allow the builds; None while nobody looked."""
+        now = self.status.checks.get("version")
+        return None if now is None or now.missing else now.verdict
+
+    @property
+    def confirmed(self) -> datetime | None:
+        """The last time that any check concluded anything."""
+        return self.status.confirmed
+
+
+class _Seen(NamedTuple):
+    """A deployment as far as its row, and the plans that choose by team and engine, look at it."""
+
+    pk: int
+    slug: str
+    team_id: int
+    team: str
+    engine: str
+    model: str
+
+
+def all_rows(user: User) -> list[Row]:
+    """Every active deployment that the user sees, with how it stands."""
+    seen = Deployment.objects.visible_to(user).active()
+    columns = ("pk", "slug", "team_id", "team__slug", "engine", "model")
+    found = [_Seen(*row) for row in seen.values_list(*columns)]
+    status_of = statuses(found)
+    return [Row(each.pk, each.slug, each.team, each.model, status_of[each.pk]) for each in found]
+
+
+def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
+    """Rows that satisfy the filters, in the order asked for."""
+    kept = list(rows)
+    if filters.q:
+        words = filters.q.lower().split()
+        kept = [r for r in kept if all(w in f"{r.slug} {r.team} {r.model}".lower() for w in words)]
+    if filters.team:
+        kept = [row for row in kept if row.team == filters.team]
+    if filters.engine:
+        running = _deployments_running(filters.engine)
+        kept = [row for row in kept if row.id in running]
+    if filters.verdict:
+        kept = [row for row in kept if _verdict(row, filters.item) == filters.verdict]
+    return sorted(kept, key=lambda row: sort_key(row, filters.sort))
+
+
+def _verdict(row: Row, item: str) -> Verdict:
+    """Of the deployment, or of one checklist item where the filter names one."""
+    if not item:
+        return row.status.verdict
+    return next(each.verdict for each in row.items if each.item.number == item)
+
+
+def sort_key(row: Row, sort: str) -> str:
+    """The sort key as text: unique, and what the URL of a page carries."""
+    if sort == "name":
+        lead = ""
+    elif sort == "team":
+        lead = row.team
+    elif sort == "audited":
+        lead = f"{(row.confirmed or _LONG_AGO).timestamp():017.6f}"
+    else:
+        lead = str(WORST_FIRST.index(row.status.verdict))
+    return f"{lead}~{row.slug}"
+
+
+def filled(rows: Sequence[Row]) -> list[Row]:
+    """The rows in sight with pool bar, versions, last passes and incidents: a few queries for all."""
+    ids = [row.id for row in rows]
+    pools: dict[int, PoolBar | None] = {}
+    for deployment_id, measures in (
+        CheckState.objects.current()
+        .filter(deployment_id__in=ids, node=None, check_id="pool")
+        .values_list("deployment_id", "result__measures")
+    ):
+        pools[deployment_id] = from_measures(measures)
+    builds: dict[int, set[Build]] = {}
+    for deployment_id, engine, version in (
+        NodeSnapshot.objects.filter(current=True, node__valid_to=None, node__deployment_id__in=ids)
+        .order_by()
+        .values_list("node__deployment_id", "engine", "version")
+        .distinct()
+    ):
+        builds.setdefault(deployment_id, set()).add(Build(engine, version))
+    passes = _last_passes(rows)
+    incidents: dict[int, list[Mark]] = {}
+    lasting = Incident.objects.lasting().filter(deployment_id__in=ids).order_by("-id")
+    for deployment_id, number, state in lasting.values_list("deployment_id", "id", "state"):
+        incidents.setdefault(deployment_id, []).append(Mark(number, state))
+    return [
+        replace(
+            row,
+            bar=pools.get(row.id),
+            builds=tuple(sorted(builds.get(row.id, ()), key=lambda b: (b.engine, b.version))),
+            last_passes=passes.get(row.id, {}),
+            incidents=tuple(incidents.get(row.id, ())),
+        )
+        for row in rows
+    ]
+
+
+def _last_passes(rows: Sequence[Row]) -> dict[int, dict[str, datetime]]:
+    """Deployment -> check -> when it was last confirmed as a pass: now, or in the last interval that was one."""
+    passes: dict[int, dict[str, datetime]] = {
+        row.id: {
+            name: now.last_confirmed
+            for name, now in row.status.checks.items()
+            if now.said is Verdict.PASS and now.last_confirmed is not None
+        }
+        for row in rows
+    }
+    before = CheckState.objects.filter(
+        deployment=OuterRef("deployment"),
+        check_id=OuterRef("check_id"),
+        since__lt=OuterRef("since"),
+        node=None,
+        verdict=Verdict.PASS,
+    )
+    others = CheckState.objects.filter(closed_at=None, deployment_id__in=list(passes), node=None)
+    for pk, check, moment in (
+        others.exclude(verdict=Verdict.PASS)
+        .annotate(passed=Subquery(before.order_by("-since").values("last_confirmed")[:1]))
+        .values_list("deployment_id", "check_id", "passed")
+    ):
+        if moment is not None:
+            passes[pk][check] = moment
+    return passes
+
+
+def _deployments_running(engine: str) -> set[int]:
+    """Deployments of which a node was read as this engine, or that are declared as it."""
+    read = NodeSnapshot.objects.filter(current=True, node__valid_to=None, engine=engine)
+    return {
+        *read.values_list("node__deployment_id", flat=True),
+        *Deployment.objects.filter(engine=engine).values_list("id", flat=True),
+    }
+
+
+def engines(user: User) -> list[str]:
+    """Engines for the filter: those that were read from nodes the user sees."""
+    return sorted(
+        NodeSnapshot.objects.visible_to(user)
+        .filter(current=True, node__valid_to=None)
+        .order_by()
+        .values_list("engine", flat=True)
+        .distinct()
+    )

@@ -1,0 +1,1 @@
+"""Help, and the words that pages use."""

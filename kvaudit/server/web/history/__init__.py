@@ -1,0 +1,1 @@
+"""Every result, searched and exported."""

@@ -1,0 +1,1 @@
+"""Plans: when what is audited, and the pause of probes."""

@@ -1,0 +1,1 @@
+"""Runs: results with their evidence, and audits on demand."""

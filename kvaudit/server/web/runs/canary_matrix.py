@@ -1,0 +1,166 @@
+"""The canary matrix: lengths against rounds, how each request ended and where a marker surfaced.
+
+Geometry and counts; templates/runs/matrix.html draws them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kvaudit.server.web.kit.measure_values import count, rows, tokens
+from kvaudit.server.web.runs.marker_hits import pages_of
+from kvaudit.server.web.runs.outcome_icons import LEAKED, Shape, shape_of
+
+SQUARE, LEFT, TOP = 18, 168, 22  # pixels
+MOST_ROUNDS = 200
+MOST_ROWS = 30
+MOST_PAGES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Square:
+    """``anchor`` is the fragment of its evidence, "" where none is kept."""
+
+    x: int
+    y: int
+    shape: Shape
+    leak: bool
+    said: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kind of request. ``pages`` are ordinals of the planted text's pages that surfaced, about."""
+
+    cell: str
+    tokens: int | None
+    y: int
+    squares: Sequence[Square]
+    asked: int
+    counts: Sequence[int]  # in the order of `Matrix.outcomes`
+    hits: int
+    pages: Sequence[int]
+    why: str  # these are unknown although a marker surfaced
+    anchor: str
+
+    @property
+    def pages_said(self) -> str:
+        shown = ", ".join(f"{page:,}" for page in self.pages[:MOST_PAGES])
+        return shown + (f" and {len(self.pages) - MOST_PAGES} more" if len(self.pages) > MOST_PAGES else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """``rounds`` 0 = this result does not say what each round came to: then there is a table only."""
+
+    rows: Sequence[Row]
+    outcomes: Sequence[str]
+    rounds: int
+    width: int
+    height: int
+    ticks: Sequence[tuple[int, int]]  # (x, number of the round, from 1)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why pages are unknown, each once."""
+        return list(dict.fromkeys(row.why for row in self.rows if row.why))
+
+    @property
+    def linked(self) -> bool:
+        return any(row.anchor for row in self.rows)
+
+    @property
+    def sentence(self) -> str:
+        """What the drawing shows, for those who do not see it."""
+        hits = sum(row.hits for row in self.rows)
+        where = ", ".join(f"{row.cell} ({row.hits})" for row in self.rows if row.hits)
+        surfaced = (
+            f"markers of other requests surfaced {hits} times: {where}" if hits else "no marker surfaced"
+        )
+        return f"{len(self.rows)} lengths in {self.rounds} rounds; {surfaced}"
+
+
+Anchors = Callable[[str, int], str]
+"""(name of a request, round from 1 or 0 for all) -> fragment of its evidence, "" for none."""
+
+
+def matrix_of(measures: Mapping[str, Any], anchors: Anchors = lambda name, number: "") -> Matrix | None:
+    """None where nothing was asked."""
+    found = rows(measures.get("matrix"))[:MOST_ROWS]
+    if not found:
+        return None
+    hits = _hits(measures)
+    surfaced = rows(measures.get("hits"))
+    outcomes = list(dict.fromkeys(str(name) for each in found for name in _outcomes(each)))
+    shown = []
+    rounds = 0
+    for number, each in enumerate(found):
+        cell = str(each.get("cell") or "")
+        stored = each.get("rounds")
+        by_round = stored if isinstance(stored, list) else []
+        y = TOP + number * SQUARE
+        squares = _squares(by_round[:MOST_ROUNDS], hits.get(cell, {}), y, partial(anchors, cell))
+        rounds = max(rounds, len(squares))
+        counts = _outcomes(each)
+        pages = sorted({page for at in hits.get(cell, {}).values() for page in at})
+        shown.append(
+            Row(
+                cell=cell,
+                tokens=tokens(each.get("tokens")),
+                y=y,
+                squares=squares,
+                asked=sum(counts.values()),
+                counts=[counts.get(name, 0) for name in outcomes],
+                hits=count(each.get("hits")) or 0,
+                pages=pages,
+                why=_why([hit for hit in surfaced if hit.get("cell") == cell]),
+                anchor=anchors(cell, 0),
+            )
+        )
+    ticks = [(LEFT + at * SQUARE, at + 1) for at in range(0, rounds, 10)]
+    return Matrix(shown, outcomes, rounds, LEFT + rounds * SQUARE + 8, TOP + len(shown) * SQUARE + 6, ticks)
+
+
+def _why(hits: Sequence[Mapping[str, Any]]) -> str:
+    return pages_of(hits)[1] if hits else ""
+
+
+def _outcomes(row: Mapping[str, Any]) -> dict[str, int]:
+    stored = row.get("outcomes")
+    return {str(name): count(n) or 0 for name, n in stored.items()} if isinstance(stored, Mapping) else {}
+
+
+def _hits(measures: Mapping[str, Any]) -> dict[str, dict[int, list[int]]]:
+    """Cell -> round -> page ordinals."""
+    found: dict[str, dict[int, list[int]]] = {}
+    for hit in rows(measures.get("hits")):
+        at = count(hit.get("round"))
+        if at is None:
+            continue
+        stored = hit.get("page_ordinals")
+        pages = (
+            [page for each in stored if (page := count(each)) is not None] if isinstance(stored, list) else []
+        )
+        found.setdefault(str(hit.get("cell") or ""), {}).setdefault(at, []).extend(pages)
+    return found
+
+
+def _squares(
+    by_round: Sequence[Any], hits: Mapping[int, Sequence[int]], y: int, anchor: Callable[[int], str]
+) -> list[Square]:
+    squares = []
+    for at, outcome in enumerate(by_round):
+        leak = at in hits
+        shape = LEAKED if leak else shape_of(outcome)
+        pages = (
+            f", about page {', '.join(str(page) for page in hits[at][:MOST_PAGES])}"
+            if leak and hits[at]
+            else ""
+        )
+        said = f"round {at + 1}: {shape.said}{pages}"
+        squares.append(Square(LEFT + at * SQUARE, y, shape, leak, said, anchor(at + 1)))
+    return squares

@@ -1,0 +1,1 @@
+"""Saved filters of pages."""

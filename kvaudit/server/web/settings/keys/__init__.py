@@ -1,0 +1,1 @@
+"""Tenants' keys of the whole fleet."""

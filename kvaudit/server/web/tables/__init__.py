@@ -1,1 +1,0 @@
-"""What pages show, as plain rows: built from querysets, handed to templates."""
