@@ -32,7 +32,7 @@ SLOWEST_FIRST = (
     "browser/test_questions.py",
     "browser/test_every_address.py",
     "auditor/prober/test_probe_set.py",
-    "server/checklists/test_querysets.py",
+    "server/checklists/test_models.py",
     "auditor/checks/test_canary.py",
     "browser/test_saved_views.py",
     "browser/test_run_page.py",
