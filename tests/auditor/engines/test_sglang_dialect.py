@@ -56,7 +56,7 @@ def test_completions_come_first_since_tenants_see_their_usage() -> None:
     ],
 )
 def test_finish_reasons(reason: Any, finish: str, error: str, code: int | None) -> None:
-    said = SGLANG.said(
+    said = SGLANG.parse(
         {"text": "wal", "meta_info": {"finish_reason": reason, "prompt_tokens": 9, "cached_tokens": 0}}
     )
     assert (said.text, said.cumulative, said.finish, said.error) == ("wal", True, finish, error)
@@ -65,7 +65,7 @@ def test_finish_reasons(reason: Any, finish: str, error: str, code: int | None) 
 
 
 def test_openai_shapes_are_read_as_everywhere() -> None:
-    said = SGLANG.said({"choices": [{"text": "a"}], "usage": {"prompt_tokens": 4}})
+    said = SGLANG.parse({"choices": [{"text": "a"}], "usage": {"prompt_tokens": 4}})
     assert (said.text, said.cumulative, said.prompt_tokens) == ("a", False, 4)
 
 

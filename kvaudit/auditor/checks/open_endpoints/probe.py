@@ -57,7 +57,7 @@ class OpenEndpointsProbe:
 
     def judge(self, seen: Seen, audit: Audit) -> Result:
         """Answers without a key -> result."""
-        problems = [*unread(audit), *(each for answered in seen if (each := _silent(answered)))]
+        problems = [*unread(audit), *(silence for answered in seen if (silence := _silent(answered)))]
         findings = {answered.node.name: find(answered) for answered in seen}
         for node in read_nodes(audit):
             assert node.facts is not None
