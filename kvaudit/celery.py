@@ -28,8 +28,8 @@ else:
 
 
 class OnTime(AnyTask):
-    """Carried out by workers whose clock can be used. Another leaves it: beat and the rows' own bells ring
-    again, and meanwhile it rests, so that the next message goes to somebody else."""
+    """Carried out by workers whose clock can be used. Another leaves it: beat sends it again, and meanwhile it
+    rests, so that the next message goes to somebody else."""
 
     rest = 30.0
     """Seconds that a process of such a worker does nothing."""

@@ -1,4 +1,4 @@
-"""A whole lab deployment in one process: nodes, fabric, router, and their HTTP applications."""
+"""Builds a whole lab deployment in one process: nodes, fabric, router, and their HTTP applications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each check must find on each faulty engine: the declarative half of the matrix.
+"""Lists what each check must find on each faulty engine: the declarative half of the matrix.
 
 A row is an engine: faults, flavour and settings, with the roles read with their own key. An expectation
 is one or more verdicts joined by ``|``; ``not pass`` is every verdict but that. A check that a row
@@ -22,7 +22,8 @@ ENLARGED: Mapping[str, Any] = {"prefill_pool": 16_384}
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """``roll_up`` is the verdict of all checks together that must not be *pass* where it says so."""
+    """One engine of the matrix with the verdicts that its checks must give. ``roll_up`` is the verdict of all
+    checks together that must not be *pass* where it says so."""
 
     name: str
     faults: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Prometheus exposition text of a node, by flavour."""
+"""Renders a node's counters as Prometheus text, by flavour."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Exposition:
         self._add(name, "counter", help_text, [(name + "_total", labels, value)])
 
     def histogram(self, name: str, seen: Histogram, help_text: str = "") -> None:
+        """A histogram with its buckets, sum and count."""
         rows: list[tuple[str, Mapping[str, str], float]] = [
             (name + "_bucket", {"le": str(edge)}, sum(seen.counts[: number + 1]))
             for number, edge in enumerate(BUCKETS)

@@ -1,4 +1,4 @@
-"""The demo fleet of ``make up``: three lab deployments in one process, and the file that imports them.
+"""Serves the demo fleet of ``make up``: three lab deployments in one process, and the file that imports them.
 
 `lab-leaking` is the incident at small scale, `lab-fixed` the same engine fixed and enlarged, and
 `lab-shifting` comes back from restarts with another pool. A little ordinary traffic keeps their pools
@@ -33,6 +33,8 @@ TRAFFIC_SECONDS = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Demo:
+    """One deployment of the demo fleet: its fault, and whether its nodes ask for a key."""
+
     slug: str
     fault: str
     node_key: bool

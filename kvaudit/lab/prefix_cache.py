@@ -1,4 +1,4 @@
-"""The prefix cache: full pages of earlier prompts, found again by a chained hash of their tokens.
+"""Caches prefixes: full pages of earlier prompts, found again by a chained hash of their tokens.
 
 The chain starts with the *namespace* (the salt): prompts in different namespaces never meet. Pages
 in the cache stay reserved in the pool until they are evicted, oldest leaf first. An optional second
@@ -20,6 +20,8 @@ from kvaudit.lab.pool import Keys, KVPool, Pages, Tokens
 
 @dataclass(slots=True)
 class CachedPage:
+    """A page of the cache: its place in the pool, the page before it, its key in the second tier, and its users."""
+
     page: int
     parent: bytes
     host_key: bytes

@@ -1,4 +1,4 @@
-"""One leg of a request while a node serves it: the request, its task, and its text as it grows."""
+"""Serves one leg of a request on a node: the request, its task, and its text as it grows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kvaudit.lab.request import Call, Request
 
 
 class RequestLeg:
-    """Leaving the context cancels what is still running: the client went away."""
+    """A leg under way. Leaving the context cancels what is still running: the client went away."""
 
     def __init__(self, node: Node, request: Request) -> None:
         self.node, self.request = node, request

@@ -1,4 +1,5 @@
-"""The router in front (SMG, sgl-model-gateway): tenants' keys, and the split of a request into legs.
+"""Stands in for the router in front (SMG, sgl-model-gateway): checks tenants' keys, and splits a request into
+legs.
 
 It overwrites room and salt in the client's body, posts the same body to one prefill and one decode
 worker and waits for both heads; a decode error is passed on as it is, a prefill error is wrapped.
@@ -25,7 +26,7 @@ from kvaudit.lab.request import Refused
 
 
 class NodeApi(Protocol):
-    """A node's HTTP face, as the router uses it."""
+    """A node's HTTP API, as the router uses it."""
 
     node: Node
     port: int
@@ -44,7 +45,7 @@ class NodeApi(Protocol):
 
 
 class Router:
-    """``faces``: the workers behind it, prefill first."""
+    """The application in front. ``apis``: the workers behind it, prefill first."""
 
     def __init__(self, config: LabConfig, faults: Faults, apis: list[NodeApi], seed: int = 0) -> None:
         self.config, self.faults, self.apis = config, faults, apis
@@ -104,7 +105,9 @@ class Router:
             "cache_salt": namespace,
             "bootstrap_room": room,
         }
-        body.pop("extra_key", None)
+        body.pop(
+            "extra_key", None
+        )  # SGLang's other name of the salt: a client must not bring its own past us
         self.tenant_of_room[room] = tenant
         try:
             if len(self.apis) == 1:
@@ -172,6 +175,8 @@ class Router:
         return {"workers": listed, "total": len(listed), "stats": stats}
 
     def application(self) -> ASGIApp:
+        """The routes of a gateway; everything else is 404."""
+
         async def readiness(http: HTTPRequest) -> Response:
             count = len(self.apis)
             return base.json_response({"status": "ready", "healthy_workers": count, "total_workers": count})

@@ -1,8 +1,8 @@
-"""The three roles: a prefill worker, a decode worker, and both in one (unified).
+"""Serves requests in the three roles: a prefill worker, a decode worker, and both in one (unified).
 
-Each serves a request in the engine's order: door, queue, pages, forward pass, transfer or decoding.
-The prefill node computes pages and sends them; the decode node reserves pages, waits for the bell,
-and attends over what it reserved.
+Each serves a request in the engine's order: door, queue, pages, forward pass, transfer or decoding. The prefill
+node computes pages and sends them; the decode node reserves pages, waits for the done signal, and attends over
+what it reserved.
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class PrefillNode(Node):
     """Computes the pages of a prompt and sends them to the decode node of the same room."""
 
     async def serve(self, request: Request) -> None:
+        """From intake to the end of the transfer."""
         if request.call.room is None:  # vLLM does not enforce roles; SGLang refused it earlier
             await serve_alone(self, request)
             return
@@ -200,6 +201,7 @@ class DecodeNode(Node):
     """Reserves pages for the whole prompt, waits for the transfer, and generates."""
 
     async def serve(self, request: Request) -> None:
+        """From the reservation of pages to the last token."""
         if request.call.room is None:  # vLLM does not enforce roles; SGLang refused it earlier
             await serve_alone(self, request)
             return

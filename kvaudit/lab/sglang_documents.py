@@ -1,4 +1,4 @@
-"""What an SGLang node says about itself: field names and shapes by version, as in the released source
+"""Writes what an SGLang node says about itself: field names and shapes by version, as in the released source
 (0.5.19 to 0.5.23). Secrets stand in clear in /server_info, as in the real one; here they are fake."""
 
 from __future__ import annotations

@@ -107,7 +107,12 @@ class Product:
             "-n",
             f"flow-{name}@%h",
         ]
-        command += ["-Q", ",".join(queues or ("passive", "active", "desk")), "-c", str(self.concurrency)]
+        command += [
+            "-Q",
+            ",".join(queues or ("passive", "active", "maintenance", "desk")),
+            "-c",
+            str(self.concurrency),
+        ]
         command += ["--without-gossip", "--without-mingle"]
         self._celery(name, command, env)
 

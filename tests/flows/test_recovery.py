@@ -127,7 +127,7 @@ def test_sixty_hours_without_a_worker_bring_one_audit_each_not_sixty(product):
         asked = len(node.requests)
         product.start_beat()
         # Beat sends its messages while nobody works: the first worker finds them all.
-        product.until(lambda: product.queued("desk") >= 10, "beat rings while nobody works")
+        product.until(lambda: product.queued("maintenance") >= 10, "beat rings while nobody works")
         product.start_worker()
         product.until(
             lambda: (

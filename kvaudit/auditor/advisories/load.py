@@ -1,4 +1,4 @@
-"""The shipped advisories: edited as ``advisories.yaml``, read from the compiled ``advisories.json``."""
+"""Loads the shipped advisories: edited as ``advisories.yaml``, read from the compiled ``advisories.json``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which advisories apply to a process, and how sure that is.
+"""Decides which advisories apply to a process, and how sure that is.
 
 An advisory **applies** when every range that it names holds and every condition is met. It is
 **undecided** when exactly what would decide it can be asked for: one range or some conditions. It is

@@ -1,4 +1,4 @@
-"""The names that decide something: components and conditions that advisories speak of.
+"""Checks names of components and conditions against those that advisories speak of.
 
 A misspelt name would decide nothing, silently: an advisory that is never matched. So every name that a
 person gives goes through here, and is refused with the name that was meant.

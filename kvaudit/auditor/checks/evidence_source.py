@@ -1,5 +1,5 @@
-"""Which request a piece of evidence belongs to. It is said in the evidence's source, so that a list of hundreds can
-be read, and pages read it back: ``POST /v1/completions, N+1 (8,187 tokens), tenant b, round 7, refused``."""
+"""Writes into the source of a piece of evidence which request it belongs to, and reads it back, so that a list
+of hundreds can be searched by eye: ``POST /v1/completions, N+1 (8,187 tokens), tenant b, round 7, refused``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What active checks share: trials and their classes, the void rule, and the result where nobody could ask."""
+"""Reduces replies to trials, and holds what the active checks share: the void rule and the result where nobody
+could ask."""
 
 from __future__ import annotations
 
@@ -143,7 +144,7 @@ MORE_TOKENS = (
 
 
 def needed(stopped: str) -> str:
-    """What a check needs that stopped for this reason: `Spent` names the prompt tokens that ran out."""
+    """What a check needs that stopped for this reason: `TokenUsage` names the prompt tokens that ran out."""
     return MORE_TOKENS if "prompt tokens" in stopped else MORE_TIME
 
 
@@ -167,7 +168,8 @@ class ResultBuilder(Protocol):
 def result_builder(
     check: str, measures: dict[str, Any], does_not_prove: str, evidence: Sequence[Evidence]
 ) -> ResultBuilder:
-    """What a judge says its results with. ``measures`` may be filled until the result is made."""
+    """A function that builds a judge's results: check, measures and evidence are the same in each. ``measures``
+    may be filled until the result is made."""
 
     def result(
         verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False

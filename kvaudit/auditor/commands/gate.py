@@ -40,6 +40,7 @@ class Outcome:
 
 
 def parser() -> flags.Parser:
+    """The flags of ``kvaudit gate``."""
     made = flags.Parser(
         prog="kvaudit gate",
         description="Reads pool and version of the given nodes and says whether they may take traffic. "

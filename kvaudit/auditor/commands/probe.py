@@ -30,6 +30,7 @@ ACTIVE_SECONDS = 4 * 3600.0
 
 
 def parser() -> flags.Parser:
+    """The flags of ``kvaudit probe``."""
     made = flags.Parser(
         prog="kvaudit probe",
         description="Runs checks against nodes, and as tenants through the entry, and prints one line per check as "

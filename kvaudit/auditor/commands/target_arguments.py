@@ -1,4 +1,4 @@
-"""The targets that the flags of a command describe, with everything that reaches their nodes."""
+"""Builds the targets that a command's flags describe, with everything that reaches their nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How completions are asked for and read: the OpenAI shapes that engines share, with their differences.
+"""Builds requests for completions and parses their answers, in the OpenAI shapes that engines share.
 
 A `Dialect` is pure: it builds request bodies out of prompts that are already encoded, and reads
 payloads (a whole answer, or one frame of a stream) into what they said. An adapter that has one names
@@ -36,7 +36,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompletionOptions:
-    """What an answer should be like."""
+    """What is asked of an answer: model, length, temperature, salt, and whether it is streamed."""
 
     model: str
     max_tokens: int
@@ -55,8 +55,8 @@ class Call:
 
 @dataclass(slots=True)  # not frozen: one is made per frame, and freezing costs half of that
 class ParsedPayload:
-    """What one payload said. ``cumulative`` text replaces what earlier frames said. ``code`` is the
-    status that an error inside a 200 names, None where it names none."""
+    """What one payload says. ``cumulative`` text replaces what earlier frames said. ``code`` is the status that
+    an error inside a 200 names, None where it names none."""
 
     text: str = ""
     cumulative: bool = False
@@ -175,8 +175,8 @@ class Dialect:
         return said
 
     def next_text(self, payload: Any, model: str, build: str) -> str | None:
-        """The text of a frame that says nothing but its next text, of this model and build, as nearly all
-        do; None for any other, which `said` reads whole."""
+        """The text of a frame that says nothing but its next text, of this model and build, as nearly all do;
+        None for any other, which `parse` reads whole."""
         if payload.__class__ is not dict or payload.get("model") != model or payload.get("usage"):
             return None
         if (

@@ -41,6 +41,8 @@ def parse(content: str | bytes) -> FleetFile:
 
 
 class _Rows:
+    """Gathers deployments and nodes row by row, and the problems of each row."""
+
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.deployments: dict[str, FleetDeployment] = {}
@@ -52,6 +54,7 @@ class _Rows:
             self.problems.append(Problem(line, sentence))
 
     def file(self, text: str) -> FleetFile:
+        """Read the whole file: its deployments, and the problems of its rows."""
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             columns = self.header(next(reader, []))
@@ -71,6 +74,7 @@ class _Rows:
         return FleetFile(tuple(whole), tuple(sorted(self.problems)))
 
     def header(self, cells: list[str]) -> list[str]:
+        """Check the names of the columns and return them; [] where no row can be read by them."""
         columns = [cell.strip().lower() for cell in cells]
         if not any(columns):
             self.add_problem(1, f"The first line must name the columns: {', '.join(COLUMNS)}.")
@@ -91,6 +95,7 @@ class _Rows:
         return [] if self.problems else columns
 
     def row(self, columns: list[str], cells: list[str], line: int) -> None:
+        """Read one row: a node, and on its deployment's first row the deployment."""
         if len(cells) != len(columns):
             self.add_problem(
                 line, f"The row has {len(cells)} cells, the header names {len(columns)} columns."

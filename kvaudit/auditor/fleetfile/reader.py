@@ -1,4 +1,5 @@
-"""Walks a tree of a fleet file, collecting problems with their lines instead of stopping at the first."""
+"""Reads typed fields out of a fleet file's tree, collecting problems with their lines instead of stopping at
+the first."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class TooManyProblems(Exception):
 
 
 class Reader:
-    """Typed access to branches; a value that cannot be read becomes its default and a problem."""
+    """Typed access to YAML nodes; a value that cannot be read becomes its default and a problem."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""Hostile YAML into a small tree with line numbers, without recursion.
+"""Parses YAML that may be hostile into a small tree with line numbers, without recursion.
 
 Events of PyYAML's parser are read one by one: anchors and aliases (the alias bomb), tags, several
 documents, more than 12 levels and more than 200,000 values are refused before anything is built.
@@ -25,7 +25,7 @@ _WORDS: dict[str, Any] = {
 
 @dataclass(slots=True)
 class YamlNode:
-    """A value and its line. ``value`` is a scalar, a list of branches or a list of (key, branch)."""
+    """A value and its line. ``value`` is a scalar, a list of nodes or a list of (key, node)."""
 
     line: int
     kind: str  # "scalar", "list" or "mapping"

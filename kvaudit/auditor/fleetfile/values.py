@@ -1,4 +1,4 @@
-"""Single values out of files and flags, each checked once and explained in one sentence.
+"""Checks single values out of files and flags, and explains in one sentence what is wrong with one.
 
 Every function returns the value or raises `InvalidValue` with the sentence; callers add the line.
 """

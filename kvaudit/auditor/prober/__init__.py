@@ -1,4 +1,4 @@
-"""The hands of active checks: requests as a tenant, within budget and consent, and how they ended.
+"""Sends requests as a tenant, within budget and consent, and says how they ended; active checks ask through it.
 
 One client per tenant goes through the entry URL; the wire may be real sockets or the lab's virtual
 clock. What a model generated is matched in memory and kept only sealed, as a keyed hash and a

@@ -1,4 +1,4 @@
-"""Does the target still serve others? Asked after every prompt that may have done harm.
+"""Tests whether the target still serves others, after every prompt that may have done harm.
 
 Health alone proves nothing: a wedged engine says 200 while nobody is answered (vllm.md 0). One request
 may be lost without harm, so another is sent beside it before a minute is over.

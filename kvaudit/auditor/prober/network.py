@@ -1,4 +1,4 @@
-"""`kvaudit.auditor.checks.prober_protocol.Prober` over wires."""
+"""Implements `kvaudit.auditor.checks.prober_protocol.Prober` over real connections (or the lab's, in memory)."""
 
 from __future__ import annotations
 

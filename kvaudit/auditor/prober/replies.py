@@ -1,4 +1,5 @@
-"""From payloads to a `Reply`: what was said, how the request ended, and the evidence that stays."""
+"""Gathers the payloads of one answer into a `Reply`: its text, how the request ended, and the evidence that
+stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be sent: the token ceiling, consent near the limit, and whatever says stop."""
+"""Counts prompt tokens against their ceilings and refuses prompts that need consent."""
 
 from __future__ import annotations
 

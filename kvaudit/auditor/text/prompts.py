@@ -1,4 +1,4 @@
-"""What the checks say: frames that advertise a marker, nonce questions, needles.
+"""Writes the texts of prompts: frames that advertise a marker, nonce questions, needles.
 
 Every text ends in the beginning of the sentence that answers it, so that base models and bare
 copiers continue as well as instructed ones answer (measured on a model that sees three characters:

@@ -1,4 +1,4 @@
-"""Prompts of exactly n tokens, built from a handful of tokenizer calls.
+"""Builds prompts of exactly n tokens with a handful of tokenizer calls.
 
 Texts are turned into token ids piece by piece and the ids are laid back to back, so the length is
 exact by construction and a prompt of a million tokens costs a few dozen short tokenizer calls. The

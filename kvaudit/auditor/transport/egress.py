@@ -1,4 +1,4 @@
-"""Where the operator lets kvaudit connect: one policy for the process, asked by the one pinned backend.
+"""Decides where the operator lets kvaudit connect: one policy for the process, asked by the one pinned backend.
 
 On the command line everything is open that `kvaudit.auditor.transport.forbidden` does not close: whoever types the
 address owns the machine. In the server the addresses come from people who may not be trusted with what listens

@@ -1,4 +1,4 @@
-"""Secrets out of bodies, at the socket: nothing that is logged, stored or shown holds one.
+"""Removes secrets from bodies at the socket, so that nothing that is logged, stored or shown holds one.
 
 SGLang answers ``/server_info`` with ``api_key``, ``admin_api_key``, ``ssl_keyfile_password`` and the
 whole ``launch_command`` in clear, also inside ``internal_states`` (reference: sglang.md 1.7). The rules

@@ -1,4 +1,4 @@
-"""Faults of the decoding batch: rows that are not the request's own, and a model that wears out."""
+"""Faults of the decoding batch: a request gets rows that are not its own, or a model that wears out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The places where engines went wrong, each as the right behaviour; a fault overrides one or two.
+"""Defines the places where engines went wrong, each with the right behaviour; a fault overrides one or two.
 
 `Faults` is a correct engine. Every method is called from the place in the engine where a real bug
 sat, and a fault is a subclass that does there what the buggy release did. Several faults combine
@@ -85,8 +85,8 @@ class Faults:
         return pages
 
     def count_is_right(self, arrived: int, reserved: int) -> bool:
-        """Decode, at the bell: did as many pages arrive as were reserved? No release read so far
-        compares (sglang #38704 proposes it); the correct engine here does."""
+        """Decode, when the transfer is reported done: did as many pages arrive as were reserved? No release
+        read so far compares (sglang #38704 proposes it); the correct engine here does."""
         return arrived == reserved
 
     def waits_for_writer(self) -> bool:

@@ -1,4 +1,5 @@
-"""Secrets at rest: encrypted with the first of ``settings.ENCRYPTION_KEYS``, readable with any, and bound.
+"""Seals secrets at rest: encrypted with the first of ``settings.ENCRYPTION_KEYS``, readable with any, and
+bound.
 
 A sealed text opens only in the table, column and row it was sealed for, and says to which origins it
 may be sent: both are authenticated, so that whoever can write the database, but has no key, can

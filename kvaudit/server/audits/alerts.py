@@ -1,4 +1,5 @@
-"""Changes become rows, and some of them messages: in the transaction of what they tell."""
+"""Saves changes of state, and puts a message into the outbox for those that people should hear of, in the same
+transaction."""
 
 from __future__ import annotations
 

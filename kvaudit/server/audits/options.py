@@ -20,8 +20,8 @@ def heartbeat_seconds() -> float:
 
 
 def resend_seconds() -> float:
-    """After how long a queued run is rung for again (the bell may have been lost with the broker);
-    doubles with every ring."""
+    """After how long a queued run is sent again (the message may have been lost with the broker); doubles with
+    every time."""
     return _number("RING_AGAIN_SECONDS", 60)
 
 

@@ -1,4 +1,4 @@
-"""What people ask for: audit now, cancel. Plans are in `planning`, their defaults in `defaults`."""
+"""Does what people ask for: audit now, cancel. Plans are in `planning`, their defaults in `defaults`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class AuditProblem(ValueError):
 
 @transaction.atomic
 def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = ()) -> Run:
-    """Queue a run and ring for a worker at once; without ``checks``, all passive ones.
+    """Queue a run and send it to a worker at once; without ``checks``, all passive ones.
 
     Asking again while the same audit waits or runs gives that run. Raises AuditProblem with a
     sentence, PermissionDenied for whoever may not.

@@ -13,7 +13,7 @@ from kvaudit.server.audits.schedule import dispatch as dispatching
 
 @shared_task(name="kvaudit.audits.tasks.dispatch")
 def dispatch() -> None:
-    """Every few seconds from beat: due plans become queued runs, and workers are rung for."""
+    """Every few seconds from beat: due plans become queued runs, which are sent to workers."""
     dispatching.dispatch()
 
 

@@ -1,4 +1,4 @@
-"""How an item stands for a deployment at a moment. Pure: rows in, cells out; nothing is stored.
+"""Evaluates an item of the checklist for a deployment at a moment. Pure: rows in, cells out; nothing is stored.
 
 A check's verdict counts while it has not expired; missing and expired are *inconclusive*. An
 attestation or a waiver is a view on that verdict, never a change of it, and neither hides a leak.
@@ -182,7 +182,7 @@ def evaluate(
     waiver: Claim | None = None,
     mode: str = "",
 ) -> Cell:
-    """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single nodes; none
+    """Evaluate one item. ``intervals`` maps a check to its open states (the deployment's, and any of single nodes; none
     where it never ran); ``mode`` is disaggregated, unified or "" where neither was declared nor read. What failed and
     has learnt nothing since, neither claim outweighs. ``moment`` and ``created_at`` are microseconds.
 

@@ -1,4 +1,4 @@
-"""Telling people, once and in good time, that a waiver or an attestation ends; and waivers that waive
+"""Warns people, once and in good time, that a waiver or an attestation ends; and finds waivers that waive
 nothing. Re-opening needs no job: what has expired does not count when a page is read."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a checklist item asks. The shipped checklist is data of this package, one file per version; a
+"""Loads the items of the checklist. The shipped checklist is data of this package, one file per version; a
 team's own items are rows (`models.OwnItem`) and become the same `Item` here."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Deployments x items at one moment. How every cell stands is known at once; what stands behind a cell is worked
-out when somebody looks, since a page counts thousands of cells and shows few."""
+"""Computes deployments x items at one moment. How every cell stands is known at once; what stands behind a cell
+is worked out when somebody looks, since a page counts thousands of cells and shows few."""
 
 from __future__ import annotations
 

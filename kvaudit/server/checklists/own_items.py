@@ -1,4 +1,4 @@
-"""A team's own items: made, changed by a new version, retired."""
+"""Makes, changes (by a new version) and retires a team's own items."""
 
 from __future__ import annotations
 

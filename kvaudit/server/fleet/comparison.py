@@ -1,4 +1,5 @@
-"""Did a node's configuration change? Pure; what counts is decided here and nowhere else.
+"""Compares two readings of a node's configuration. Pure; what counts as a change is decided here and nowhere
+else.
 
 A reading is compared with the *reference*, the last significant fingerprint, not with the reading
 before it: a pool that creeps by 1 % at every restart is a change once it has crept by 2 %.

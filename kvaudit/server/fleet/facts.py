@@ -1,4 +1,4 @@
-"""`EngineFacts` as the JSON of a snapshot, and the digest that tells whether anything moved. Pure."""
+"""Turns `EngineFacts` into the JSON of a snapshot, with the digest that tells whether anything moved. Pure."""
 
 from __future__ import annotations
 

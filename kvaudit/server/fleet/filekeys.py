@@ -1,4 +1,4 @@
-"""The keys that a fleet file names: looked up, compared with what is stored, never shown."""
+"""Looks up the keys that a fleet file names and compares them with what is stored; shows none."""
 
 from __future__ import annotations
 

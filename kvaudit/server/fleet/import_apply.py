@@ -1,4 +1,4 @@
-"""One deployment of a fleet file, compared with the database and applied."""
+"""Compares one deployment of a fleet file with the database and applies the difference."""
 
 from __future__ import annotations
 

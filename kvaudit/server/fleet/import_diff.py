@@ -1,4 +1,4 @@
-"""What an import would change or has changed: plain values for pages, the command line and the record."""
+"""Holds what an import would change or has changed: plain values for pages, the command line and the record."""
 
 from __future__ import annotations
 

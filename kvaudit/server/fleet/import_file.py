@@ -1,4 +1,4 @@
-"""Importing a fleet file: all of it or nothing, with the same code for a dry run and the real one.
+"""Imports a fleet file: all of it or nothing, with the same code for a dry run and the real one.
 
 A file is the whole description of the deployments it lists: nodes and tenants that it no longer
 names are closed, and consent that it no longer states is withdrawn. Deployments it does not list are

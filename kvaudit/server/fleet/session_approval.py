@@ -1,5 +1,6 @@
-"""Four eyes on a session API: its steps are requests of any method and body that kvaudit sends from inside, so
-they are asked only after a second person has approved exactly what stands there. Any change needs a new word."""
+"""Asks for a second person's approval of a session API: its steps are requests of any method and body that
+kvaudit sends from inside, so they are asked only after a second person has approved exactly what stands there.
+Any change needs a new word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing down what a run read from nodes, and noticing that a fingerprint moved."""
+"""Writes down what a run read from nodes, and notices that a fingerprint moved."""
 
 from __future__ import annotations
 

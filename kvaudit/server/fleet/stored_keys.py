@@ -1,4 +1,4 @@
-"""What can be said of stored keys without showing them: whether they open, for which addresses, and
+"""Tells what can be said of stored keys without showing them: whether they open, for which addresses, and
 whether two tenants hold one."""
 
 from __future__ import annotations

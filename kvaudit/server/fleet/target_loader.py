@@ -1,4 +1,4 @@
-"""A deployment out of the database as the `Target` that a run audits; the only place that opens keys."""
+"""Loads a deployment out of the database as the `Target` that a run audits; the only place that opens keys."""
 
 from __future__ import annotations
 

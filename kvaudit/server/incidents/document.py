@@ -1,4 +1,4 @@
-"""One incident as a plain document: what the library ships, what people import, what every export starts
+"""Parses an incident as a plain document: what the library ships, what people import, what every export starts
 from. Schema ``kvaudit.incident/1``. Pure; no database."""
 
 from __future__ import annotations

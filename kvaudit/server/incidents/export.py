@@ -1,4 +1,4 @@
-"""An incident of ours as a document, whole or for the public, and its files: Markdown, JSON, YAML."""
+"""Exports an incident of ours, whole or for the public: as a document, and as Markdown, JSON or YAML."""
 
 from __future__ import annotations
 

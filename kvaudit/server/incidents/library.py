@@ -1,5 +1,5 @@
-"""The library: published incidents as data, shipped or imported, and what the fleet would have made of
-each. Advisories and the deployments that they match, from the last results of the version check."""
+"""Loads published incidents, shipped or imported, and tells what the fleet would have made of each. Advisories
+and the deployments that they match, from the last results of the version check."""
 
 from __future__ import annotations
 

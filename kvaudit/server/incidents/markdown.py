@@ -1,4 +1,4 @@
-"""A document as GitHub-flavoured Markdown: a postmortem to be read, reviewed and signed. Pure."""
+"""Writes a document as GitHub-flavoured Markdown: a postmortem to be read, reviewed and signed. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Incidents open by themselves from changes of state, or by hand; later evidence attaches to them."""
+"""Opens incidents from changes of state, or by hand, and attaches later evidence to them."""
 
 from __future__ import annotations
 

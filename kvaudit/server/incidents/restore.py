@@ -1,4 +1,5 @@
-"""From a fix to *restored*: recording it, replaying, uploading, overriding, releasing. All recorded."""
+"""Takes an incident from a fix to *restored*: recording it, replaying, uploading, overriding, releasing. All
+recorded."""
 
 from __future__ import annotations
 

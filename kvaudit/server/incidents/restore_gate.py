@@ -1,4 +1,4 @@
-"""The restore gate: what must have passed, after the fix and on the configuration of today. Pure.
+"""Decides what must have passed before a release, after the fix and on the configuration of today. Pure.
 
 Two independent tests decide: the reproduction (the failing cells asked again) and the internal
 canary/boundary set, which must come from other runs. Pool and version stand beside them. What is

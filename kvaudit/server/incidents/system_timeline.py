@@ -1,5 +1,5 @@
-"""What the auditor itself recorded around an incident: changes of verdict, capacity and version, alerts,
-audits. Read when it is shown, never copied into the postmortem."""
+"""Gathers what the auditor itself recorded around an incident: changes of verdict, capacity and version,
+alerts, audits. Read when it is shown, never copied into the postmortem."""
 
 from __future__ import annotations
 

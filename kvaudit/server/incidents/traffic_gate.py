@@ -1,5 +1,5 @@
-"""May a node of this deployment take traffic, as far as history knows? Composed from the apps below, stored
-nowhere; the API and the deployment's page give the same answer.
+"""Decides whether a node of this deployment may take traffic, as far as history knows. Composed from the apps
+below, stored nowhere; the API and the deployment's page give the same answer.
 
 The caller has read the running process; this adds what a single reading cannot show: that the gate
 was not run since the last capacity change, that a check of the last days found a leak, that a

@@ -15,5 +15,5 @@ def import_log(pk: int) -> None:
 
 @shared_task(name="kvaudit.inquiries.tasks.recover")
 def recover() -> None:
-    """Every few seconds from beat: imports whose worker was lost, or that no worker was rung for."""
+    """Every few seconds from beat: imports whose worker was lost, or that no worker was told of."""
     import_queue.recover()

@@ -1,4 +1,4 @@
-"""Is the chain intact, and is the record what was chained?"""
+"""Checks that the chain is intact, and that the record is what was chained."""
 
 from __future__ import annotations
 

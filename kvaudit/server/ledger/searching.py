@@ -1,5 +1,5 @@
-"""Reading the ledger backwards, filtered, a bounded stretch at a time: nothing but the sequence is indexed for all
-filters, and a ledger grows without end."""
+"""Searches the ledger backwards, filtered, a bounded stretch at a time: nothing but the sequence is indexed for
+all filters, and a ledger grows without end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking for a verification of the ledger, and a worker's part of it."""
+"""Queues verifications of the ledger, and carries them out in a worker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NoLongerOurs(Exception):
 
 @transaction.atomic
 def begin(*, actor: Actor) -> Verification:
-    """Ask for a verification; one that waits, runs or was lost is rung for again instead of a second. Raises
+    """Ask for a verification; one that waits, runs or was lost is sent again instead of a second. Raises
     PermissionDenied unless the actor may read the ledger."""
     require(actor, "view_ledger")
     work = Verification.objects.open().first()

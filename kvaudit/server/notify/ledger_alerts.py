@@ -1,4 +1,4 @@
-"""Telling people that the ledger was found broken. The ledger lies below and calls nobody: from beat."""
+"""Tells people that the ledger was found broken. The ledger lies below and calls nobody: from beat."""
 
 from __future__ import annotations
 

@@ -145,4 +145,4 @@ def _clean(payload: dict[str, Any]) -> Any:
 
 
 def _notify_worker() -> None:
-    broker.notify_worker("kvaudit.notify.tasks.deliver", queue="desk", waiting="Messages wait")
+    broker.notify_worker("kvaudit.notify.tasks.deliver", queue="maintenance", waiting="Messages wait")

@@ -1,4 +1,4 @@
-"""What else ``kvaudit up`` runs: the lab fleet, so that a new installation has something to audit.
+"""Runs the lab fleet beside ``kvaudit up``, so that a new installation has something to audit.
 
 Three deployments of the lab are served on loopback, imported with their keys and plans, and audited
 at once. Without it: ``--no-lab``. A failure here is said and leaves the product running.

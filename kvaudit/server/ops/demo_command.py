@@ -1,4 +1,4 @@
-"""``kvaudit lab story``: finds this machine's database and lab, and tells the story there."""
+"""``kvaudit lab story``: finds this machine's database and lab, and plays the demo scenario there."""
 
 from __future__ import annotations
 

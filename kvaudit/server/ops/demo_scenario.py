@@ -1,5 +1,5 @@
-"""The incident in small, told with real runs: the lab's leaking deployment fails, is mended while it runs,
-both tests pass, it is released and its postmortem closed.
+"""Plays the incident in small with real runs: the lab's leaking deployment fails, is mended while it runs, both
+tests pass, it is released and its postmortem closed.
 
 Every verdict, number and moment comes from the audits; the sentences around them are written here,
 as a person would. Two people act: one mends, the other has the last word.
@@ -46,7 +46,7 @@ class ScenarioFault(RuntimeError):
 
 
 def play(*, lab: Path, say: Say, slug: str = SLUG, seconds: float = 900.0) -> Incident:
-    """From the leak to the closed postmortem; returns the closed incident. Raises StoryFault.
+    """From the leak to the closed postmortem; returns the closed incident. Raises ScenarioFault.
 
     A story that was interrupted goes on where it is.
     """
@@ -259,7 +259,7 @@ class _Scenario:
             self.say(f"  run {run.pk} ({', '.join(run.checks)}): {run.verdict or run.state}")
 
     def _until(self, look: Callable[[], Found | None], otherwise: str) -> Found:
-        """Look again and again; StoryFault after the patience."""
+        """Look again and again; ScenarioFault after the patience."""
         until = time.monotonic() + self.seconds
         while time.monotonic() < until:
             if found := look():

@@ -1,4 +1,4 @@
-"""Commands that run to their end while everything else is being started."""
+"""Runs commands to their end while everything else is being started."""
 
 from __future__ import annotations
 

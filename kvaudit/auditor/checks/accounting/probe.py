@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.accounting` for what it is."""
+"""Sends short prompts of known length and keeps the usage block of each answer; judges them as well. What the
+check is for: `kvaudit.auditor.checks.accounting`."""
 
 from __future__ import annotations
 
@@ -64,6 +65,7 @@ class AccountingProbe:
         return Plan(PROMPTS, PROMPTS * (SHORTEST + SPREAD // 2), float(PROMPTS))
 
     async def observe(self, audit: Audit) -> AccountingSeen:
+        """Send the prompts, as every tenant in turn."""
         prober = audit.prober
         if prober is None:
             return AccountingSeen(unaskable=True)

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.canary` for what it is."""
+"""Plants markers as one tenant and searches every answer for those of others, at lengths around the limit. What
+the check is for: `kvaudit.auditor.checks.canary`."""
 
 from __future__ import annotations
 
@@ -83,6 +84,7 @@ class CanaryProbe:
         )
 
     async def observe(self, audit: Audit) -> CanarySeen:
+        """Send the planned rounds and replays; stops at the first verified hit, and where harm is seen."""
         prober = audit.prober
         if prober is None:
             return CanarySeen(None, unaskable="two tenants' keys")
@@ -158,6 +160,7 @@ class CanarySender:
                 seen.surfaced += any(match.run >= HIT_RUN for match in Matcher([marker]).find(reply.text))
 
     async def rounds(self, order: tuple[Cell, ...]) -> None:
+        """Send the planned rounds, then test that the target is healthy."""
         seen = self._seen
         self._before = dict(await self._prober.counters())
         for number in range(seen.planned):

@@ -1,4 +1,4 @@
-"""From the rounds of a canary run to a verdict, with the bound that a clean run may state. Pure."""
+"""Judges the rounds of a canary run, with the bound that a clean run may state. Pure: no clock, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.coherence` for what it is."""
+"""Asks a model for facts of its own long prompt and notes which it finds. What the check is for:
+`kvaudit.auditor.checks.coherence`."""
 
 from __future__ import annotations
 
@@ -55,6 +56,7 @@ class CoherenceProbe:
     id = CHECK.id
 
     def plan(self, prober: Prober) -> Plan:
+        """Requests and prompt tokens as if this model could not go through a list: a few questions per length."""
         asked = lengths(prober.limits, prober.consent)
         limit = prober.limits.first_rejected or 0
         per_length = 1 + len(GLANCED)
@@ -70,6 +72,7 @@ class CoherenceProbe:
         )
 
     async def observe(self, audit: Audit) -> CoherenceSeen:
+        """Ask about each length, the short baseline first; stops where harm is seen."""
         prober = audit.prober
         if prober is None:
             return CoherenceSeen(None, unaskable=True)
@@ -94,6 +97,8 @@ class CoherenceProbe:
 
 
 class CoherenceSender:
+    """Sends texts that hold facts of their own and asks for these."""
+
     def __init__(self, prober: Prober, seen: CoherenceSeen) -> None:
         self._prober, self._seen = prober, seen
 

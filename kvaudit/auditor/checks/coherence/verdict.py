@@ -1,4 +1,4 @@
-"""From the readings of a model's own facts to a verdict. Pure."""
+"""Judges how many of its own facts a model found. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -67,6 +67,8 @@ class Reading:
 
 @dataclass(slots=True)
 class CoherenceSeen:
+    """All texts of a run that were asked about, and why it stopped early."""
+
     limits: Limits | None
     baseline: Reading | None = None
     planned: int = 0  # lengths to be read

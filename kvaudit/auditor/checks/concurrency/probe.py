@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.concurrency` for what it is."""
+"""Runs the arms of the load and the return visits in a drawn order. What the check is for:
+`kvaudit.auditor.checks.concurrency`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The return visit: a session is stored, pushed out of the pool by others, and visited again.
+"""Stores a session, pushes it out of the pool with other requests, and asks for it again.
 
 A second tier, a snapshot or an offloaded page may bring back another session's content, or none, with
 HTTP 200 and clean counts (llama.cpp #27148, LMCache #3258). So the session comes back with the same

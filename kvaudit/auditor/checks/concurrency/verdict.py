@@ -1,4 +1,5 @@
-"""From the arms and return visits of a run to a verdict, with the counts that later runs are pooled with. Pure."""
+"""Judges the arms and return visits of a run, and gives the counts that later runs are pooled with. Pure: no
+clock, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.drift` for what it is."""
+"""Compares each node's fingerprint with the one on record; sends nothing of its own. What the check is for:
+`kvaudit.auditor.checks.drift`."""
 
 from __future__ import annotations
 

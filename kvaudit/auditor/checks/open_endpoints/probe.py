@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.open_endpoints` for what it is."""
+"""Asks each node its engine's readable paths without a key and judges what was open. What the check is for:
+`kvaudit.auditor.checks.open_endpoints`."""
 
 from __future__ import annotations
 

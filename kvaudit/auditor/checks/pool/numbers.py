@@ -1,4 +1,4 @@
-"""The numbers of the pool check: what one node holds, accepts and refuses, all in tokens."""
+"""Computes what each node holds, accepts and refuses, and the danger zone between a pair; all in tokens."""
 
 from __future__ import annotations
 

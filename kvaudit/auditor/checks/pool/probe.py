@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.pool` for what it is."""
+"""Judges the pool and context that were read of each node; sends nothing of its own. What the check is for:
+`kvaudit.auditor.checks.pool`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pool check says: measures as plain JSON, one sentence, and what to do now."""
+"""Words the pool check's result: measures as plain JSON, one sentence, and what to do now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.prefill` for what it is."""
+"""Measures the time to the first token of unique prompts of many lengths. What the check is for:
+`kvaudit.auditor.checks.prefill`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From first-token times to a verdict. Pure."""
+"""Judges first-token times: is any too short for the prompt that it belongs to? Pure: no clock, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.prefix` for what it is."""
+"""Stores prefixes as one tenant, asks for them as both, and counts and times the hits. What the check is for:
+`kvaudit.auditor.checks.prefix`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the arms of the prefix check to a verdict. Pure."""
+"""Judges counts and times of the prefix check's arms. Pure: no clock, no network."""
 
 from __future__ import annotations
 

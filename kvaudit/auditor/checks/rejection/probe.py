@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.rejection` for what it is."""
+"""Sends prompts of exact lengths around the limit and notes how each is answered. What the check is for:
+`kvaudit.auditor.checks.rejection`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From the rungs of a ladder to a verdict. Pure. `RULES` says what decides before what (checks.md 3)."""
+"""Judges how each length around the limit was answered. Pure: no clock, no network. `RULES` says what decides
+before what (checks.md 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.session` for what it is."""
+"""Plays the rounds of two accounts against a session API, within its pool. What the check is for:
+`kvaudit.auditor.checks.session`."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ class SessionProbe:
         return Plan(LEAST_ROUNDS * UNKNOWN_FILL * 12, 0, 60.0, LEAST_ROUNDS, "requests to the session API")
 
     async def observe(self, audit: Audit) -> SessionSeen:
+        """Play the rounds; a find, a refused key or a stop ends them."""
         wire = audit.session
         if wire is None:
             return SessionSeen(unaskable="a description of the session API (session: in the fleet file)")

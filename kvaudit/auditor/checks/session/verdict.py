@@ -1,4 +1,4 @@
-"""From the rounds against a session API to a verdict. Pure."""
+"""Judges the rounds against a session API. Pure: no clock, no network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.version` for what it is."""
+"""Judges the versions that were read of each node by pins and advisories; sends nothing of its own. What the
+check is for: `kvaudit.auditor.checks.version`."""
 
 from __future__ import annotations
 

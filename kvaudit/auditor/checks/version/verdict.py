@@ -39,6 +39,8 @@ DOES_NOT_PROVE = (
 
 @dataclass(slots=True)
 class Findings:
+    """Sentences about the builds, by what they do to the verdict."""
+
     fails: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     unknowns: list[str] = field(default_factory=list)
@@ -197,6 +199,7 @@ def _condemned(assessment: BuildAssessment, audit: Audit) -> str:
 
 
 def advise(verdict: Verdict, standings: Sequence[BuildAssessment]) -> str:
+    """What to do now: the upgrade that the gravest finding asks for."""
     applying = [
         match.advisory for build in standings for match in build.matches if match.outcome == "applies"
     ]

@@ -72,7 +72,7 @@ class SGLangDialect(Dialect):
         )
 
     def next_text(self, payload: Any, model: str, build: str) -> str | None:
-        """As above; a native frame holds the whole text so far and is read by `said`."""
+        """As `Dialect.next_text`; a native frame holds the whole text so far and is left to `parse`."""
         if isinstance(payload, dict) and "meta_info" in payload:
             return None
         return super().next_text(payload, model, build)

@@ -69,6 +69,8 @@ METRIC_FEATURES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class _ParsedAnswers:
+    """The answers, parsed once."""
+
     answers: Answers
     models: Mapping[str, Any]
     metrics: _prometheus.Metrics

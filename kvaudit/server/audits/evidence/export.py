@@ -1,4 +1,4 @@
-"""Every result that matches, streamed: one repeatable-read snapshot, a server-side cursor, flat memory."""
+"""Streams every result that matches: one repeatable-read snapshot, a server-side cursor, flat memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence that may go: bodies that runs kept long ago and that nothing rests on.
+"""Drops old evidence: bodies that runs kept long ago and that nothing rests on.
 
 Only the stored bytes go. Verdicts, sentences, measures, digests and the ledger stay, so a copy that
 somebody else holds can still be compared with its digest. What a *failing* run saw is kept for good.

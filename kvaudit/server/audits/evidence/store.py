@@ -1,4 +1,4 @@
-"""Evidence by content: the same bytes are stored once, whoever saw them how often.
+"""Stores evidence by content: the same bytes once, whoever saw them how often.
 
 A passive pass keeps what was read and where it was read (one document per node, which does not
 change while the node does not). Full answers are kept when a verdict or a fingerprint changed.
@@ -21,7 +21,7 @@ from kvaudit.server.fleet.facts import facts_as_json
 
 @dataclass(frozen=True, slots=True)
 class EvidenceOfRun:
-    """That this run keeps these bytes."""
+    """A piece of evidence that a run keeps."""
 
     run_id: int
     seen: Seen

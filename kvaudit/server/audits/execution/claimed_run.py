@@ -1,4 +1,5 @@
-"""One claimed run while a worker has it: shared by the event loop that probes and the desk that writes."""
+"""Holds one claimed run while a worker has it: shared by the event loop that probes and the coordinator that
+writes."""
 
 from __future__ import annotations
 

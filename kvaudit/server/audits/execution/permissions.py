@@ -1,5 +1,5 @@
-"""What an active run may do, out of the database: tokens of the day, text to seal, markers to look for,
-and why it must stop. Consent comes with the target."""
+"""Decides what an active run may do: tokens of the day, text to seal, markers to look for, and why it must
+stop. Consent comes with the target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop that probes, in a thread of its own, and how it is noticed that it stands still."""
+"""Runs the event loop that probes in a thread of its own, and notices when it stands still."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ class ProbeThread(threading.Thread):
         asyncio.run(self._all())
 
     def standstill(self) -> float:
-        """For how many seconds the loop has shown no sign of life; the desk alone asks, every second or so."""
+        """For how many seconds the loop has shown no sign of life; the coordinator alone asks, every second or
+        so."""
         now, ticks = time.monotonic(), self._ticks
         passed, self._looked = now - self._looked, now
         self._still = self._still + min(passed, LONGEST_LOOK) if ticks == self._seen else 0.0

@@ -1,5 +1,5 @@
-"""What nobody else notices: lapsed leases, runs that waited too long, states that expired, changes of
-the fleet's description. Every part is idempotent and safe beside itself (SKIP LOCKED, unique rows)."""
+"""Finds what nobody else notices: lapsed leases, runs that waited too long, states that expired, changes of the
+fleet's description. Every part is idempotent and safe beside itself (SKIP LOCKED, unique rows)."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def lapsed() -> tuple[int, int]:
         .filter(state=RunState.RUNNING, lease_until__lt=Now())
         .order_by("pk")[:MOST_AT_ONCE]
     )
+    # Its progress says that a prompt was silent when the worker was last heard of: that may be what killed it.
     wedging = [run for run in silent if run.kind == Kind.ACTIVE and run.progress.get("silent")]
     again = [
         run
@@ -89,6 +90,7 @@ def lapsed() -> tuple[int, int]:
         rung_at=None,
         rings=0,
         not_before=Now(),
+        # The first attempt may have used up the run's own time.
         expires_at=Greatest(F("expires_at"), Now() + RETRY_PATIENCE),
     )
     given_up = [run for run in silent if run not in again and run not in wedging]

@@ -1,4 +1,4 @@
-"""What an active run drew its prompts from, and asking the same again.
+"""Draws the seeds of active runs, and queues a run that asks an earlier one's lengths again.
 
 Every active run keeps a seed: 63 bits out of the system's own randomness, so that nobody can guess the
 next markers, and who must show a fix can draw the same ones again.

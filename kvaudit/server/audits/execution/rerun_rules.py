@@ -1,6 +1,6 @@
-"""What a finished run brings about: the consequences of a capacity change, `drift` once the gate is
-complete, the one re-run of an inconclusive, and a plan that is back on schedule. All inside the
-recording transaction."""
+"""Decides what a finished run brings about: the consequences of a capacity change, `drift` once the gate is
+complete, the one re-run of an inconclusive, and a plan that is back on schedule. All inside the recording
+transaction."""
 
 from __future__ import annotations
 

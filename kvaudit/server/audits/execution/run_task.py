@@ -1,4 +1,5 @@
-"""A worker's task: runs are claimed, loaded with all they need, and given to a desk."""
+"""Carries out a worker's task: claims runs, loads them with all they need, and gives them to a
+`RunCoordinator`."""
 
 from __future__ import annotations
 

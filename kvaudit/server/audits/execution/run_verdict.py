@@ -1,4 +1,4 @@
-"""What a run comes to: the results that count, its verdict and sentence, and its digest. Pure."""
+"""Computes what a run comes to: the results that count, its verdict and sentence, and its digest. Pure."""
 
 from __future__ import annotations
 

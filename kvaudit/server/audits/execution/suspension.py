@@ -1,4 +1,5 @@
-"""After a prompt that stopped a server from answering, nothing sends such a prompt again by itself.
+"""Suspends probes after a prompt that stopped a server from answering: nothing sends such a prompt again by
+itself.
 
 The active checks of the deployment, and of every other one that runs the same build in the same configuration, are
 suspended: a pause that kvaudit sets, and that only a person with the role for pausing ends, saying why, for each

@@ -1,4 +1,4 @@
-"""A worker's two halves: an event loop that probes, and the calling thread that writes.
+"""Coordinates a worker's two halves: an event loop that probes, and the calling thread that writes.
 
 The loop lives in a thread of its own (`probe_thread`) and never touches the database; events come over a queue. The
 calling thread writes finished runs in batches, renews leases, tells progress, keeps markers and tokens and passes on
@@ -54,7 +54,7 @@ KEEP_SECONDS = 5.0
 
 
 class RunCoordinator:
-    """The calling thread's part."""
+    """The calling thread's part: writes results, renews leases, heeds pauses and cancellations."""
 
     def __init__(self, claimed_runs: Sequence[ClaimedRun]) -> None:
         self.inbox: queue.SimpleQueue[tuple[ClaimedRun, Any, datetime]] = queue.SimpleQueue()
@@ -130,6 +130,7 @@ class RunCoordinator:
 
     def _take_event(self) -> None:
         """Wait for an event, but neither past the next heartbeat nor while something is to be written."""
+        # What is done waits a moment for more: one transaction for several runs costs little more than for one.
         wait = 0.05 if self.done else max(0.0, min(self.next_beat - time.monotonic(), 1.0))
         try:
             claimed, event, moment = self.inbox.get(timeout=wait)

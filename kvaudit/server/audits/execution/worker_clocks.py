@@ -1,4 +1,5 @@
-"""How far the clocks of workers are off: kept where pages and metrics find it, and whether a worker may work."""
+"""Keeps how far the clocks of workers are off, where pages and metrics find it, and decides whether a worker
+may work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans that every deployment starts with, and what keeps a check from running on one."""
+"""Makes the plans that every deployment starts with, and says what keeps a check from running on one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Audits that did not happen when they were due: opened once, told once, closed by the next finished run."""
+"""Notes audits that did not happen when they were due: opened once, told once, closed by the next finished run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans: made, changed by a new version, switched off, retired; and the default plans of a deployment."""
+"""Makes, changes (by a new version), switches off and retires plans."""
 
 from __future__ import annotations
 

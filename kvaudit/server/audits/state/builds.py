@@ -1,4 +1,4 @@
-"""Which engine and version a deployment ran at a moment: read from its nodes' snapshots.
+"""Tells which engine and version a deployment ran at a moment, by its nodes' snapshots.
 
 A node runs a build from the snapshot that first showed it until the next one that shows another, or until
 the node's description ends. A deployment runs what any of its nodes runs.

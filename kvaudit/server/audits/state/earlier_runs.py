@@ -1,4 +1,4 @@
-"""Numbers of earlier runs on the same fingerprint: what one run alone cannot show.
+"""Reads numbers of earlier runs on the same fingerprint: what one run alone cannot show.
 
 Pool use that only rises, first-token times that drift, and the bound that clean runs under load give
 together. A significant change of the fingerprint starts all of them anew.

@@ -1,4 +1,4 @@
-"""What only the database knows, for the checks that need it (`drift`, an edge limit in `pool`)."""
+"""Loads what only the database knows, for the checks that need it (`drift`, an edge limit in `pool`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole history of results, filtered, newest first, in slices of bounded cost.
+"""Searches the whole history of results, filtered, newest first, in slices of bounded cost.
 
 A filter that matches nothing must not scan ten million rows while somebody waits. Each request looks at one
 slice at most (`SLICE` rows, fewer when the time runs out), says how far back it searched, and the reader goes

@@ -1,4 +1,4 @@
-"""State as intervals: what each check says of a deployment, from when to when.
+"""Keeps state as intervals: what each check says of a deployment, from when to when.
 
 Whoever writes here holds the deployment's row lock (`lock_deployments`), so that two runs of one
 deployment apply their results one after the other. A newer observation changes what is said; of an older

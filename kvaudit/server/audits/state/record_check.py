@@ -1,5 +1,5 @@
-"""Whether states follow from results, and runs from the ledger: asked by the gates of one deployment, by the
-verification of the ledger of all.
+"""Tells whether states follow from results, and runs from the ledger: asked by the gates of one deployment, by
+the verification of the ledger of all.
 
 What must hold of the intervals of a check, oldest first: each begins where the one before was closed (or before: an end
 may turn out to be earlier), the last one is open, each is what its result says, a pass lasts no longer than that was

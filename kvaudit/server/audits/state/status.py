@@ -1,4 +1,4 @@
-"""What is true of a deployment at a moment: check states, expiry and roll-up, evaluated when read.
+"""Rolls up what is true of a deployment at a moment: check states and expiry, evaluated when read.
 
 A fixed number of queries for any number of deployments.
 """

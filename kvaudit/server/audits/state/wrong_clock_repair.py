@@ -1,6 +1,6 @@
-"""What earlier releases left behind when a worker's clock was wrong: states and readings of moments that have
-not come, and fails that were kept as results but never entered state, with what came after them. Mended once, at every
-start."""
+"""Mends what earlier releases left behind when a worker's clock was wrong: states and readings of moments that
+have not come, and fails that were kept as results but never entered state, with what came after them. Mended
+once, at every start."""
 
 from __future__ import annotations
 

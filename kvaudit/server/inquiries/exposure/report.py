@@ -1,4 +1,4 @@
-"""The exposure statement of a deployment, out of its states and changes of capacity. Two queries."""
+"""Loads the exposure statement of a deployment, out of its states and changes of capacity. Two queries."""
 
 from __future__ import annotations
 

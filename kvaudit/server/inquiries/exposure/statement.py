@@ -1,4 +1,4 @@
-"""The exposure statement: what is known of a deployment between two moments. Pure.
+"""Computes the exposure statement: what is known of a deployment between two moments. Pure.
 
 Every instant is one of four, the worst that applies: *shown leaking*, *danger zone open*, *bounded by a valid
 pass*, *untested*. There is no "not exposed": a clean test leaves a bound, and no test leaves nothing.

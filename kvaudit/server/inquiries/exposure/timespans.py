@@ -1,4 +1,4 @@
-"""What an exposure statement is made of: standings, what was held, and spans of time. Pure."""
+"""Defines what an exposure statement is made of: states of checks, and spans of time with a status. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the requests of a log are held against: lengths at times, and what stands of the deployment then. Pure.
+"""Classifies the requests of a log by length and time, and by what was known of the deployment then. Pure.
 
 A request in an open danger zone is one thing, a request while a leak was shown another; one of lengths that were
 dangerous at some time, sent while nothing was known, is neither and must not vanish: unknown is never unexposed.

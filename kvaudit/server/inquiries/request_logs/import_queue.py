@@ -1,4 +1,4 @@
-"""Imports of uploaded request logs as queued work: queue, cancel, and end what nobody works on any more. How a file
+"""Queues and cancels imports of uploaded request logs, and ends those that nobody works on any more. How a file
 comes here is in `receiving`."""
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def close_lost(only: LogImport | None = None) -> int:
 
 
 def recover() -> None:
-    """One pass of beat: close what is lost, ring again for what waits."""
+    """One pass of beat: close what is lost, send again what waits."""
     close_lost()
     waiting = LogImport.objects.filter(state=ImportState.QUEUED, rung_at__lt=Now() - RESEND_AFTER)
     for pk in waiting.order_by("pk").values_list("pk", flat=True)[:MOST_AT_ONCE]:

@@ -1,5 +1,6 @@
-"""Importing a request log: which requests lay inside the danger zone, by tenant. Names and ids never reach the
-database in clear: they are hashed with a key of this installation; an uploaded file waits there sealed (`LogPart`)."""
+"""Imports a request log: counts which requests lay inside the danger zone, by tenant. Names and ids never reach
+the database in clear: they are hashed with a key of this installation; an uploaded file waits there sealed
+(`LogPart`)."""
 
 from __future__ import annotations
 

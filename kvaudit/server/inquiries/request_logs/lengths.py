@@ -1,4 +1,4 @@
-"""How long the requests of a log are: counts by length, coarse, with nothing of who asked. Pure.
+"""Counts the requests of a log by length, coarsely, with nothing of who asked. Pure.
 
 Eight buckets to each doubling, so that a bucket is no wider than an eighth of its lengths; below 64 tokens one.
 """

@@ -1,4 +1,4 @@
-"""The 5th percentile of prefill seconds per length bucket, in constant memory. Pure.
+"""Computes the 5th percentile of prefill seconds per length bucket, in constant memory. Pure.
 
 A prompt that was prefilled faster than shorter ones take was not prefilled: an oddly fast long prompt is a
 leak's signature. 59 requests are the least of which the fastest bounds the 5th percentile (0.95^59 < 5 %).

@@ -1,4 +1,5 @@
-"""What imported request logs say of production: prefill times for the `prefill` signal, and how long requests are."""
+"""Reads what imported request logs say of production: prefill times for the `prefill` signal, and how long
+requests are."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What somebody typed into a form that could not be taken: they were logged out meanwhile, the form had expired, their
-role does not allow it any more, or what it was about is gone.
+"""Keeps what somebody typed into a form that could not be taken: they were logged out meanwhile, the form had
+expired, their role does not allow it any more, or what it was about is gone.
 
 It is shown, goes along through the login, and can be sent again with one click. Never a password or key, never
 files; and never what another site sent, which nobody here typed.

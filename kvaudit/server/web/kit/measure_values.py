@@ -1,4 +1,4 @@
-"""Numbers out of stored measures. Any release may have written them: a field may be missing, odd or a
+"""Reads numbers out of stored measures. Any release may have written them: a field may be missing, odd or a
 reading of the form ``{value, source, state}``, and then it is None."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every page has in common: somebody is logged in, and times are in their zone."""
+"""Wraps the view of every page: somebody is logged in, and times are in their zone."""
 
 from __future__ import annotations
 

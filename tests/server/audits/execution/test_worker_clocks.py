@@ -111,7 +111,7 @@ def test_beat_adds_nothing_to_a_pile_that_nobody_takes(monkeypatch, waiting, sen
     told = []
 
     def declare(queue, passive):
-        assert (queue, passive) == ("desk", True)
+        assert (queue, passive) == ("maintenance", True)
         if waiting is None:
             raise ChannelError("no such queue")
         return SimpleNamespace(message_count=waiting)
@@ -126,6 +126,6 @@ def test_beat_adds_nothing_to_a_pile_that_nobody_takes(monkeypatch, waiting, sen
         celery.Scheduler, "apply_entry", lambda self, entry, producer=None: told.append(entry)
     )
     scheduler.apply_entry(
-        scheduler.Entry(name="x", task="t", schedule=15.0, options={"queue": "desk"}, app=celery.app)
+        scheduler.Entry(name="x", task="t", schedule=15.0, options={"queue": "maintenance"}, app=celery.app)
     )
     assert len(told) == sent
