@@ -226,13 +226,15 @@ _SOMETHING = {"int": 1, "uuid": "00000000-0000-0000-0000-000000000007"}
 
 def _named(patterns: Iterable[Any], space: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """(name, arguments that fit it) of every address below ``patterns``."""
-    for each in patterns:
-        if hasattr(each, "url_patterns"):
-            yield from _named(each.url_patterns, space + (f"{each.namespace}:" if each.namespace else ""))
-        elif each.name:
-            kinds = {name: type(kind).__name__ for name, kind in each.pattern.converters.items()}
+    for pattern in patterns:
+        if hasattr(pattern, "url_patterns"):
+            yield from _named(
+                pattern.url_patterns, space + (f"{pattern.namespace}:" if pattern.namespace else "")
+            )
+        elif pattern.name:
+            kinds = {name: type(kind).__name__ for name, kind in pattern.pattern.converters.items()}
             yield (
-                space + each.name,
+                space + pattern.name,
                 {
                     name: _SOMETHING.get(kind.removesuffix("Converter").lower(), "x")
                     for name, kind in kinds.items()

@@ -71,10 +71,10 @@ def _claims(deployments: list, admin: object, now: datetime) -> None:
     from kvaudit.server.checklists.models import Attestation, OwnItem
     from tests.factories import a_user
     from tests.server.checklists.claims import a_waiver, an_attestation
-    from tests.server.web import scene
+    from tests.server.web import builders
 
     other = a_user("approver")
-    body = scene.keep(deployments[0].runs.latest("pk"), b'{"max_total_num_tokens": 2040000}')
+    body = builders.keep(deployments[0].runs.latest("pk"), b'{"max_total_num_tokens": 2040000}')
     for number in range(WAIVERS):
         a_waiver(
             deployments[number * 5],
@@ -93,7 +93,9 @@ def _claims(deployments: list, admin: object, now: datetime) -> None:
             expires_at=now + timedelta(days=1 + number),
         )
     Attestation.objects.update(evidence_id=body["sha256"], evidence_name="slots.json")
-    for number, team in enumerate({each.team_id: each.team for each in deployments}.values()):
+    for number, team in enumerate(
+        {deployment.team_id: deployment.team for deployment in deployments}.values()
+    ):
         if number < 4:
             OwnItem.objects.create(
                 team=team, key=f"K{number}", title="Ours", rule="As we say.", checks=["pool"]
@@ -205,15 +207,15 @@ def _changes(deployments: list, now: datetime) -> None:
     }
     FingerprintChange.objects.bulk_create(
         FingerprintChange(
-            deployment=each,
-            node_id=first[each.pk][0],
+            deployment=deployment,
+            node_id=first[deployment.pk][0],
             at=now - timedelta(days=65 * number + 3),
             significant=number % 2 == 0,
-            summary=f"{first[each.pk][1]}: pool moved",
+            summary=f"{first[deployment.pk][1]}: pool moved",
             before={},
             after={},
             diff=[{"name": "pool", "before": 2_040_000, "after": 2_038_000, "significant": number % 2 == 0}],
         )
-        for each in deployments
+        for deployment in deployments
         for number in range(CHANGES)
     )

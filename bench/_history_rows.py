@@ -65,15 +65,15 @@ def make_fleet() -> None:
     from kvaudit.server.audits.models import Plan
     from kvaudit.server.fleet.models import Deployment, Node, NodeSnapshot
     from tests.factories import a_node, a_team, an_admin
-    from tests.server.web import scene
+    from tests.server.web import builders
 
     an_admin("admin")
     teams = [a_team(f"team-{number:02d}") for number in range(20)]
     made = []
     for number in range(DEPLOYMENTS):
-        made.append(scene.a_pair(f"chat-{number:03d}", team=teams[number % len(teams)]))
+        made.append(builders.a_pair(f"chat-{number:03d}", team=teams[number % len(teams)]))
         for extra in range(1, NODES - 1):
-            scene.a_snapshot(a_node(made[-1], f"decode-{extra}", role="decode"))
+            builders.a_snapshot(a_node(made[-1], f"decode-{extra}", role="decode"))
     plan = Plan.objects.create(name="hourly", kind="passive", checks=list(CHECKS), interval=3_600)
     plan.deployments.set(made)
     long_ago = datetime.now(UTC) - timedelta(days=DAYS + 100)

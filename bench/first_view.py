@@ -60,7 +60,7 @@ def product(checkout: Path) -> Iterator[str]:
     folder.chmod(0o755)
     state, port = folder / "var", free_port()
     state.mkdir()
-    installation.furnish(state)
+    installation.fill_release(state)
     env = clean_environment() | {"PYTHONPATH": str(checkout), "KVAUDIT_STATE": str(state)}
     env |= {"KVAUDIT_PORT": str(port), "BEAT_SECONDS": "300"}
     log = (folder / "output").open("wb")
@@ -118,7 +118,7 @@ def view(browser: Any, session: dict[str, Any], address: str, *, figure: bool) -
 
 def pages_of(url: str, session: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     """Name -> (path, whether it has a figure). The deployment with most to draw is asked for."""
-    cookies = "; ".join(f"{each['name']}={each['value']}" for each in session["cookies"])
+    cookies = "; ".join(f"{cooky['name']}={cooky['value']}" for cooky in session["cookies"])
 
     def html(path: str) -> str:
         request = urllib.request.Request(url + path, headers={"Cookie": cookies})

@@ -140,14 +140,14 @@ def grown_by(stages: list[Stage], name: str) -> float:
 
 
 def export() -> None:
-    from kvaudit.server.audits.evidence.export import lines
+    from kvaudit.server.audits.evidence.export import exported_results
     from kvaudit.server.audits.state.history_query import Question
     from kvaudit.server.web.history.page import csv_rows, json_parts
     from kvaudit.server.web.kit.csv_file import lines as csv_lines
 
     for name, parts in (
-        ("CSV", lambda: csv_lines(csv_rows(lines(Question())))),
-        ("JSON", lambda: json_parts(lines(Question()), {})),
+        ("CSV", lambda: csv_lines(csv_rows(exported_results(Question())))),
+        ("JSON", lambda: json_parts(exported_results(Question()), {})),
     ):
         began, count, size = time.monotonic(), 0, 0
         marks = []
@@ -173,13 +173,13 @@ def _memory() -> float:
 
 def verdict(stages: list[Stage], forgotten: list[str]) -> int:
     every = [(name, [stage.timings[name] for stage in stages]) for name in stages[0].timings]
-    slow = [name for name, timings in every if any(each.p(0.95) > PROMISE_MS for each in timings)]
+    slow = [name for name, timings in every if any(timing.p(0.95) > PROMISE_MS for timing in timings)]
     grown = [
         name
         for name, timings in every
         if timings[-1].p(0.95) > QUICK_MS and grown_by(stages, name) > PROMISE_RATIO
     ]
-    odd = [name for name, timings in every if any(each.status != 200 for each in timings)]
+    odd = [name for name, timings in every if any(timing.status != 200 for timing in timings)]
     for said, names in (
         (f"p95 above {PROMISE_MS:.0f} ms", slow),
         (f"more than {PROMISE_RATIO} x from the smallest to the largest stage", grown),

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome  # noqa: E402
-from kvaudit.auditor.engines.completion import Dialect, Mode, Wish  # noqa: E402
+from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode  # noqa: E402
 from kvaudit.auditor.prober import NetworkProber  # noqa: E402
 from kvaudit.auditor.text.markers import draw_marker, seeded  # noqa: E402
 from kvaudit.auditor.text.prompts import draw_nonce  # noqa: E402
@@ -133,14 +133,14 @@ async def build_times(repeats: int) -> tuple[float, float]:
 
     async def ours() -> None:
         prompt = await built(Spelling(piece_ids), next(seeds))
-        Dialect().call(Mode.COMPLETION_IDS, prompt, Wish("m", 128))
+        Dialect().call(Mode.COMPLETION_IDS, prompt, CompletionOptions("m", 128))
 
     return await cpu_of(ours, repeats), await cpu_of(encode, repeats)
 
 
 async def send_times(url: str, repeats: int) -> tuple[float, float, float]:
     prompt = await built(Spelling(piece_ids), 1)
-    body = Dialect().call(Mode.COMPLETION_IDS, prompt, Wish("m", 128)).body
+    body = Dialect().call(Mode.COMPLETION_IDS, prompt, CompletionOptions("m", 128)).body
     asking = prober(url)
 
     async def ours() -> None:

@@ -85,28 +85,28 @@ def main() -> int:
     parser.add_argument("--deployments", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    from tests.flows.house import House
+    from tests.flows.product import Product
 
     sweep.more_files()
     ours, theirs = multiprocessing.Pipe()
     spawn = multiprocessing.get_context("spawn")
     child = spawn.Process(target=sweep.serve, args=(given.nodes, given.delay, theirs), daemon=True)
     child.start()
-    house = House()
+    product = Product()
     try:
         urls = [f"http://127.0.0.1:{port}" for port in ours.recv()]
         paths = sweep.asked_paths()
         print(
             f"{len(urls)} nodes in {given.deployments} deployments, {given.delay} s an answer, {len(paths)} reads"
         )
-        house.open()
+        product.open()
         bare = [sweep.alone("bare", urls, paths, given.nodes)[0] for _ in range(2)]
-        environment = {**house.env, "FLOW_AUDIT": json.dumps({})}
+        environment = {**product.env, "FLOW_AUDIT": json.dumps({})}
         with spawn.Pool(1) as pool:
             found = pool.apply(worker, (environment, urls, given.deployments, given.rounds))
         bare.append(sweep.alone("bare", urls, paths, given.nodes)[0])
     finally:
-        house.close()
+        product.close()
         ours.send(None)
         child.join(5)
     best, rounds = min(bare), found["seconds"]

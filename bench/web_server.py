@@ -123,10 +123,10 @@ def asked(port: int, paths: tuple[str, ...], cookie: str, seconds: float) -> str
         connection.close()
 
     people = [threading.Thread(target=ask, args=(number,)) for number in range(CLIENTS)]
-    for each in people:
-        each.start()
-    for each in people:
-        each.join()
+    for person in people:
+        person.start()
+    for person in people:
+        person.join()
     times.sort()
     p95 = times[int(len(times) * 0.95)] * 1000
     return f"{len(times) / seconds:4.0f}/s, p95 {p95:5.0f} ms, {len(failed)} failed (load {os.getloadavg()[0]:.0f})"

@@ -28,8 +28,8 @@ else:
 
 
 class OnTime(AnyTask):
-    """Carried out by workers whose clock can be used. Another leaves it: beat and the rows' own bells ring
-    again, and meanwhile it rests, so that the next message goes to somebody else."""
+    """Carried out by workers whose clock can be used. Another leaves it: beat sends it again, and meanwhile it
+    rests, so that the next message goes to somebody else."""
 
     rest = 30.0
     """Seconds that a process of such a worker does nothing."""
@@ -41,7 +41,7 @@ class OnTime(AnyTask):
             return super().__call__(*args, **kwargs)
         if self.name in ("kvaudit.audits.tasks.execute_passive", "kvaudit.audits.tasks.execute_active"):
             runs: Any = kwargs.get("run_ids", kwargs.get("run_id", args[0] if args else []))
-            enqueue.ring_anew(runs if isinstance(runs, list | tuple) else [runs])
+            enqueue.mark_unsent(runs if isinstance(runs, list | tuple) else [runs])
         time.sleep(self.rest)
         return None
 
@@ -104,7 +104,7 @@ class BeatScheduler(Scheduler):
 
 
 @beat_init.connect
-def _ring_at_once(**_: Any) -> None:
+def _send_at_once(**_: Any) -> None:
     """Beat waits a whole period before its first message; plans due now should not."""
     for entry in settings.CELERY_BEAT_SCHEDULE.values():
         app.send_task(entry["task"], **entry["options"])

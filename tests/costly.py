@@ -86,7 +86,7 @@ def metrics(body: bytes) -> object:
 
 
 def completion(body: bytes) -> object:
-    return Dialect().said(orjson.loads(body))
+    return Dialect().parse(orjson.loads(body))
 
 
 def router(body: bytes) -> object:

@@ -249,13 +249,13 @@ def check_celery(arguments: list[str]) -> None:
     name, options = arguments[2], arguments[3:]
     subcommand = program.commands[name]
     context = subcommand.make_context(name, list(options), resilient_parsing=True)
-    known = {option for each in subcommand.params for option in (*each.opts, *each.secondary_opts)}
-    assert {each.partition("=")[0] for each in options if each.startswith("-")} <= known
+    known = {option for param in subcommand.params for option in (*param.opts, *param.secondary_opts)}
+    assert {option.partition("=")[0] for option in options if option.startswith("-")} <= known
     if name == "worker":
         queues = str(options[options.index("-Q") + 1]).split(",")
         routed = {entry["options"]["queue"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
-        assert queues in (["passive", "desk"], ["active", "desk"])
-        assert routed == {"desk"}, "beat rings for a queue that every worker serves"
+        assert queues in (["passive", "maintenance", "desk"], ["active", "maintenance", "desk"])
+        assert routed == {"maintenance"}, "beat sends to a queue that every worker serves"
         assert context
 
 
@@ -263,7 +263,7 @@ def test_queues_are_those_that_runs_are_sent_to() -> None:
     from kvaudit.server.audits.models import Kind
 
     asked = {SERVICES[name]["command"][5] for name in OURS if name.startswith("worker")}
-    assert asked == {f"{kind.value},desk" for kind in Kind}
+    assert asked == {f"{kind.value},maintenance,desk" for kind in Kind}
 
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()

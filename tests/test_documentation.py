@@ -23,6 +23,19 @@ HOSTS = [
 TEXT = {".py", ".md", ".txt", ".toml", ".yml", ".yaml", ".sh", ".html", ".js", ".css", ".json", ""}
 
 
+def test_the_glossary_is_sorted_and_names_what_is_there() -> None:
+    rows = re.findall(
+        r"^\| ([^|]+) \| (.+) \|$", (ROOT / "docs" / "glossary.md").read_text("utf-8"), flags=re.M
+    )
+    words = [word for word, _ in rows if word not in ("word", "---")]
+    assert words == sorted(words, key=str.casefold)
+    code = "\n".join(path.read_text("utf-8") for path in (ROOT / "kvaudit").rglob("*.py"))
+    named = re.findall(r"`(?:\w+\.)*([A-Z]\w*[a-z]\w*)`", " ".join(meaning for _, meaning in rows))
+    assert len(named) > 10
+    missing = [name for name in named if not name.startswith("X") and not re.search(rf"\b{name}\b", code)]
+    assert missing == []
+
+
 def test_links_lead_somewhere() -> None:
     missing = [
         f"{page.relative_to(ROOT)}: {link}"

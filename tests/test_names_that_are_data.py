@@ -33,7 +33,8 @@ TASKS = {
     "kvaudit.ledger.tasks.verify",
     "kvaudit.ledger.tasks.verify_when_due",
     "kvaudit.notify.tasks.deliver",
-    "kvaudit.notify.tasks.tell_of_ledger",
+    "kvaudit.notify.tasks.notify_of_ledger",
+    "kvaudit.notify.tasks.tell_of_ledger",  # of the release before
 }
 LABELS = {
     "accounts",
@@ -64,7 +65,7 @@ def test_queued_messages_of_the_release_before_find_their_tasks():
 def test_beat_and_queues():
     app.loader.import_default_modules()
     assert {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()} <= set(app.tasks)
-    assert {entry["options"]["queue"] for entry in settings.CELERY_BEAT_SCHEDULE.values()} == {"desk"}
+    assert {entry["options"]["queue"] for entry in settings.CELERY_BEAT_SCHEDULE.values()} == {"maintenance"}
     assert settings.CELERY_TASK_DEFAULT_QUEUE == "passive"
 
 

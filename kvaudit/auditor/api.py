@@ -1,4 +1,5 @@
-"""Five names for a Python program that audits: `load_fleet`, `Target`, `run`, `Result`, `Verdict` (docs/library.md).
+"""Offers five names to a Python program that audits: `load_fleet`, `Target`, `run`, `Result`, `Verdict`
+(docs/library.md).
 
 Everything else of the auditor may move between releases; these stay. No Django, no database.
 """

@@ -1,4 +1,4 @@
-"""What was read from an engine, from where, and how sure we are of it.
+"""Holds what was read from an engine, from where, and how sure that is.
 
 A `Reading` never pretends: zero, null and absent are *unknown*. `EngineFacts` gathers the readings
 of one process; `Fingerprint` keeps those that decide whether older evidence still describes it.

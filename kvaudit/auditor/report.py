@@ -1,4 +1,4 @@
-"""``kvaudit.report/1``: what a run found, as one JSON document and as one line for a person."""
+"""Writes what a run found as one JSON document (``kvaudit.report/1``) and as one line for a person."""
 
 from __future__ import annotations
 

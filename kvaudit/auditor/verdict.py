@@ -1,4 +1,4 @@
-"""The one vocabulary: four verdicts, their roll-up, exit codes, and the result that carries one.
+"""Defines the four verdicts, their roll-up and exit codes, and the result that carries one.
 
 Unknown is never pass: whatever cannot be understood as a verdict is an *error*, and whatever was
 required but is missing makes a roll-up *inconclusive*.

@@ -1,4 +1,4 @@
-"""The lab: a small, real disaggregated engine to audit, with faults on demand.
+"""Serves a small, real disaggregated engine to audit, with faults on demand.
 
 It is a test target, never a serving engine. A leak in it happens by the mechanism (attention over
 pages that somebody else wrote), not by script. Start one with ``kvaudit lab serve``; tests and

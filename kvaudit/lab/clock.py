@@ -1,4 +1,4 @@
-"""Time in the lab: real, or simulated by an event loop that jumps instead of waiting.
+"""Gives the lab its time: real, or simulated by an event loop that jumps instead of waiting.
 
 Everything in the lab waits with asyncio (``sleep``, ``wait_for``, ``timeout``) and reads
 ``asyncio.get_running_loop().time()``; so the same engine, the same HTTP application and the same

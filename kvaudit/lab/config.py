@@ -1,4 +1,4 @@
-"""What a lab deployment is: flavour, scale, pools, keys and durations."""
+"""Defines a lab deployment: flavour, scale, pools, keys and durations."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ VERSIONS = {"sglang": "0.5.22", "vllm": "0.32.0"}
 
 @dataclass(frozen=True, slots=True)
 class LabTenant:
+    """A tenant of the lab, with the key that its router asks for."""
+
     name: str
     key: str = field(repr=False)
 

@@ -1,4 +1,4 @@
-"""What a node counts since its start; `kvaudit.lab.exposition` renders it by flavour."""
+"""Counts what a node does since its start; `kvaudit.lab.exposition` renders it by flavour."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Histogram:
     total: float = 0.0
 
     def add(self, seconds: float) -> None:
+        """Count one value."""
         at = bisect_left(BUCKETS, seconds)
         if at < len(BUCKETS):
             self.counts[at] += 1
@@ -27,7 +28,7 @@ class Histogram:
 
 
 @dataclass(slots=True)
-class Meters:
+class Counters:
     """Counters of one node since its start; times in seconds."""
 
     requests: int = 0

@@ -1,4 +1,4 @@
-"""A whole lab deployment in one process: nodes, fabric, router, and their HTTP applications."""
+"""Builds a whole lab deployment in one process: nodes, fabric, router, and their HTTP applications."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from starlette.types import ASGIApp
 from kvaudit.lab.clock import Compute
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.faults import combine
-from kvaudit.lab.http_sglang import SGLangFace
+from kvaudit.lab.http_sglang import SGLangApi
 from kvaudit.lab.node import Node, Trace
 from kvaudit.lab.request import Call
-from kvaudit.lab.router import Face, Router
+from kvaudit.lab.router import NodeApi, Router
 from kvaudit.lab.scheduler import DecodeNode, PrefillNode, UnifiedNode
 from kvaudit.lab.transfer import Fabric
 
@@ -43,16 +43,16 @@ class Deployment:
             ROLES[role](config, role, self.faults, self.fabric, self.compute, config.seed + number)
             for number, role in enumerate(roles)
         ]
-        self.faces: list[Face] = [self._face(node) for node in self.nodes]
-        self.router = Router(config, self.faults, self.faces, config.seed)
+        self.apis: list[NodeApi] = [self._api_of(node) for node in self.nodes]
+        self.router = Router(config, self.faults, self.apis, config.seed)
         self.router.after_request.append(self._restart_when_due)
 
-    def _face(self, node: Node) -> Face:
+    def _api_of(self, node: Node) -> NodeApi:
         if self.config.flavour == "sglang":
-            return SGLangFace(node, self.ticket)
-        from kvaudit.lab.http_vllm import VLLMFace
+            return SGLangApi(node, self.ticket)
+        from kvaudit.lab.http_vllm import VLLMApi
 
-        return VLLMFace(node, self.ticket)
+        return VLLMApi(node, self.ticket)
 
     def ticket(self, call: Call) -> int:
         """The writer tag of a request: both legs of one room share it."""
@@ -84,7 +84,7 @@ class Deployment:
 
     def applications(self) -> list[tuple[str, ASGIApp]]:
         """("router", app), then one per node under its role."""
-        nodes = [(face.node.role, face.application()) for face in self.faces]
+        nodes = [(api.node.role, api.application()) for api in self.apis]
         return [("router", self.router.application()), *nodes]
 
     def described(self, entry: str, node_urls: Sequence[str]) -> dict[str, Any]:

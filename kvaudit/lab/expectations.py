@@ -1,4 +1,4 @@
-"""What each check must find on each faulty engine: the declarative half of the matrix.
+"""Lists what each check must find on each faulty engine: the declarative half of the matrix.
 
 A row is an engine: faults, flavour and settings, with the roles read with their own key. An expectation
 is one or more verdicts joined by ``|``; ``not pass`` is every verdict but that. A check that a row
@@ -21,8 +21,9 @@ ENLARGED: Mapping[str, Any] = {"prefill_pool": 16_384}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """``roll_up`` is the verdict of all checks together that must not be *pass* where it says so."""
+class Expectation:
+    """One engine of the matrix with the verdicts that its checks must give. ``roll_up`` is the verdict of all
+    checks together that must not be *pass* where it says so."""
 
     name: str
     faults: tuple[str, ...]
@@ -44,18 +45,18 @@ _AT_THE_LIMIT = ("rejection", "canary", "coherence", "prefill")
 _REJECTED_RIGHT = {"pool": "fail"}  # a small pool fails the pool check whatever happens at the boundary
 
 ROWS = (
-    Row("healthy", ("healthy",)),
-    Row("none", ("none",), _REJECTED_RIGHT, SMALL),
-    Row("unified", ("healthy",), {}, {"unified": True, "prefill_pool": 16_384}),
+    Expectation("healthy", ("healthy",)),
+    Expectation("none", ("none",), _REJECTED_RIGHT, SMALL),
+    Expectation("unified", ("healthy",), {}, {"unified": True, "prefill_pool": 16_384}),
     # vLLM completes on /invocations without asking for the key that /v1 wants (vllm#58144), and whether
     # a NIXL lease can expire must be declared
-    Row(
+    Expectation(
         "vllm",
         ("healthy",),
         {"exposure": "fail", "version": "inconclusive"},
         {"flavour": "vllm", "prefill_pool": 16_384},
     ),
-    Row(
+    Expectation(
         "stale_pages",
         ("stale_pages",),
         {
@@ -69,9 +70,11 @@ ROWS = (
         },
         SMALL,
     ),
-    Row("fixed_0_5_20", ("fixed_0_5_20",), {"pool": "fail", "version": "fail", "rejection": "fail"}, SMALL),
-    Row("fixed_0_5_21", ("fixed_0_5_21",), {"pool": "fail", "version": "fail"}, SMALL),
-    Row(
+    Expectation(
+        "fixed_0_5_20", ("fixed_0_5_20",), {"pool": "fail", "version": "fail", "rejection": "fail"}, SMALL
+    ),
+    Expectation("fixed_0_5_21", ("fixed_0_5_21",), {"pool": "fail", "version": "fail"}, SMALL),
+    Expectation(
         "short_transfer",
         ("short_transfer",),
         {
@@ -85,11 +88,11 @@ ROWS = (
             "concurrency": "fail",
         },
     ),
-    Row("late_writer", ("late_writer",), {"concurrency": "fail"}),
-    Row("lease_expiry", ("lease_expiry",), {"concurrency": "fail"}),
-    Row("crossed", ("crossed",), {"concurrency": "fail"}),
-    Row("mixed_len", ("mixed_len",), {"concurrency": "fail"}),
-    Row(
+    Expectation("late_writer", ("late_writer",), {"concurrency": "fail"}),
+    Expectation("lease_expiry", ("lease_expiry",), {"concurrency": "fail"}),
+    Expectation("crossed", ("crossed",), {"concurrency": "fail"}),
+    Expectation("mixed_len", ("mixed_len",), {"concurrency": "fail"}),
+    Expectation(
         "snapshot_restore",
         ("snapshot_restore",),
         {
@@ -101,16 +104,16 @@ ROWS = (
             "concurrency": "fail",
         },
     ),
-    Row(
+    Expectation(
         "phantom_cache",
         ("phantom_cache",),
         {"accounting": "fail", "prefix": "fail"},
     ),
-    Row("shared_prefix", ("shared_prefix",), {"prefix": "fail"}),
-    Row("salt_ignored", ("salt_ignored",), {"prefix": "fail"}),
+    Expectation("shared_prefix", ("shared_prefix",), {"prefix": "fail"}),
+    Expectation("salt_ignored", ("salt_ignored",), {"prefix": "fail"}),
     # the prefill pool, where the cache is, must be the smaller one: fillers are counted against the smallest
-    Row("tier_salt_dropped", ("tier_salt_dropped",), {"prefix": "fail"}, {"prefill_pool": 10_496}),
-    Row(
+    Expectation("tier_salt_dropped", ("tier_salt_dropped",), {"prefix": "fail"}, {"prefill_pool": 10_496}),
+    Expectation(
         "quality_drift",
         ("quality_drift",),
         {
@@ -123,9 +126,9 @@ ROWS = (
             "concurrency": "fail|inconclusive",
         },
     ),
-    Row("status_200_length", ("status_200_length",), {"pool": "fail", "rejection": "fail"}, SMALL),
-    Row("empty_200", ("empty_200",), {"pool": "fail", "rejection": "fail"}, SMALL),
-    Row(
+    Expectation("status_200_length", ("status_200_length",), {"pool": "fail", "rejection": "fail"}, SMALL),
+    Expectation("empty_200", ("empty_200",), {"pool": "fail", "rejection": "fail"}, SMALL),
+    Expectation(
         "reject_500",
         ("reject_500",),
         {
@@ -135,9 +138,9 @@ ROWS = (
         },
         SMALL,
     ),
-    Row("sse_error_in_200", ("sse_error_in_200",), _REJECTED_RIGHT, SMALL),
-    Row("pool_stranded", ("pool_stranded",), {"pool": "fail", "rejection": "inconclusive"}, SMALL),
-    Row(
+    Expectation("sse_error_in_200", ("sse_error_in_200",), _REJECTED_RIGHT, SMALL),
+    Expectation("pool_stranded", ("pool_stranded",), {"pool": "fail", "rejection": "inconclusive"}, SMALL),
+    Expectation(
         "wedge_at_limit",
         ("wedge_at_limit",),
         {
@@ -151,11 +154,13 @@ ROWS = (
         SMALL,
     ),
     # concurrency and accounting stay below the length that wedges
-    Row("wedge", ("wedge",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL),
-    Row("wedge_decode", ("wedge_decode",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL),
+    Expectation("wedge", ("wedge",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL),
+    Expectation(
+        "wedge_decode", ("wedge_decode",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL
+    ),
     # silent for two minutes and then right: slow, with a warning, and nothing worse
-    Row("wedge_for_minutes", ("wedge_for_minutes",), _REJECTED_RIGHT, SMALL),
-    Row(
+    Expectation("wedge_for_minutes", ("wedge_for_minutes",), _REJECTED_RIGHT, SMALL),
+    Expectation(
         "auto_truncate",
         ("auto_truncate",),
         {
@@ -168,28 +173,30 @@ ROWS = (
         },
         SMALL,
     ),
-    Row("gateway_cache", ("gateway_cache",), {"prefix": "fail"}),
+    Expectation("gateway_cache", ("gateway_cache",), {"prefix": "fail"}),
     # four of ten answers fail, the draw decides which: any check may end in any way, only never all in pass
-    Row("flaky", ("flaky",), dict.fromkeys(MODULES, "fail|inconclusive|error|pass"), roll_up="not pass"),
-    Row("dripping", ("dripping",), UNREADABLE, roll_up="not pass"),
-    Row("bomb", ("bomb",), UNREADABLE, roll_up="not pass"),
-    Row("redirect", ("redirect",), UNREADABLE, roll_up="not pass"),
-    Row(
+    Expectation(
+        "flaky", ("flaky",), dict.fromkeys(MODULES, "fail|inconclusive|error|pass"), roll_up="not pass"
+    ),
+    Expectation("dripping", ("dripping",), UNREADABLE, roll_up="not pass"),
+    Expectation("bomb", ("bomb",), UNREADABLE, roll_up="not pass"),
+    Expectation("redirect", ("redirect",), UNREADABLE, roll_up="not pass"),
+    Expectation(
         "hidden_pool",
         ("hidden_pool",),
         UNKNOWN_POOL,
         roll_up="not pass",
     ),
-    Row(
+    Expectation(
         "zero_gauges",
         ("zero_gauges",),
         UNKNOWN_POOL,
         roll_up="not pass",
     ),
-    Row("nightly_version", ("nightly_version",), {"version": "inconclusive"}, roll_up="not pass"),
-    Row("unauthenticated", ("unauthenticated",), {"exposure": "fail"}),
-    Row("keys_in_server_info", ("keys_in_server_info",), {"exposure": "fail"}),
-    Row(
+    Expectation("nightly_version", ("nightly_version",), {"version": "inconclusive"}, roll_up="not pass"),
+    Expectation("unauthenticated", ("unauthenticated",), {"exposure": "fail"}),
+    Expectation("keys_in_server_info", ("keys_in_server_info",), {"exposure": "fail"}),
+    Expectation(
         "capacity_change",
         ("capacity_change",),
         # every 50 requests the node comes back another: a check that is at work then cannot conclude

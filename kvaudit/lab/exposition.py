@@ -1,4 +1,4 @@
-"""Prometheus exposition text of a node, by flavour."""
+"""Renders a node's counters as Prometheus text, by flavour."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Exposition:
         self._add(name, "counter", help_text, [(name + "_total", labels, value)])
 
     def histogram(self, name: str, seen: Histogram, help_text: str = "") -> None:
+        """A histogram with its buckets, sum and count."""
         rows: list[tuple[str, Mapping[str, str], float]] = [
             (name + "_bucket", {"le": str(edge)}, sum(seen.counts[: number + 1]))
             for number, edge in enumerate(BUCKETS)
@@ -53,7 +54,7 @@ def sglang_metrics(node: Node) -> str:
             "dp_rank": "0",
         }
     )
-    pool, meters, stages = node.pool, node.meters, node.stages
+    pool, counters, stages = node.pool, node.counters, node.stages
     used = pool.used_tokens - node.cache.cached_tokens
     out.gauge("sglang:max_total_num_tokens", pool.capacity, "Maximum total number of tokens in the KV pool")
     out.gauge("sglang:page_size", pool.page_size)
@@ -71,16 +72,16 @@ def sglang_metrics(node: Node) -> str:
     out.gauge("sglang:num_prefill_inflight_queue_reqs", stages["prefill_inflight"])
     out.gauge("sglang:num_decode_prealloc_queue_reqs", stages["decode_prealloc"])
     out.gauge("sglang:num_decode_transfer_queue_reqs", stages["decode_transfer"])
-    out.counter("sglang:cached_tokens", meters.cached_tokens, cache_source="device")
-    out.counter("sglang:prompt_tokens", meters.prompt_tokens)
-    out.counter("sglang:generation_tokens", meters.generated_tokens)
+    out.counter("sglang:cached_tokens", counters.cached_tokens, cache_source="device")
+    out.counter("sglang:prompt_tokens", counters.prompt_tokens)
+    out.counter("sglang:generation_tokens", counters.generated_tokens)
     out.counter("sglang:evicted_tokens", node.cache.evicted)
-    out.counter("sglang:num_requests", meters.requests)
-    out.counter("sglang:num_aborted_requests", meters.aborted)
-    out.counter("sglang:num_bootstrap_failed_reqs", meters.bootstrap_failed)
-    out.counter("sglang:num_transfer_failed_reqs", meters.transfer_failed)
-    out.histogram("sglang:time_to_first_token_seconds", meters.first_token)
-    out.histogram("sglang:e2e_request_latency_seconds", meters.end_to_end)
+    out.counter("sglang:num_requests", counters.requests)
+    out.counter("sglang:num_aborted_requests", counters.aborted)
+    out.counter("sglang:num_bootstrap_failed_reqs", counters.bootstrap_failed)
+    out.counter("sglang:num_transfer_failed_reqs", counters.transfer_failed)
+    out.histogram("sglang:time_to_first_token_seconds", counters.first_token)
+    out.histogram("sglang:e2e_request_latency_seconds", counters.end_to_end)
     return (
         f"# HELP process_start_time_seconds start\n# TYPE process_start_time_seconds gauge\n"
         f"process_start_time_seconds {node.started}\n" + out.text()

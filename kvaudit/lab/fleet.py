@@ -1,4 +1,4 @@
-"""The demo fleet of ``make up``: three lab deployments in one process, and the file that imports them.
+"""Serves the demo fleet of ``make up``: three lab deployments in one process, and the file that imports them.
 
 `lab-leaking` is the incident at small scale, `lab-fixed` the same engine fixed and enlarged, and
 `lab-shifting` comes back from restarts with another pool. A little ordinary traffic keeps their pools
@@ -33,6 +33,8 @@ TRAFFIC_SECONDS = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Demo:
+    """One deployment of the demo fleet: its fault, and whether its nodes ask for a key."""
+
     slug: str
     fault: str
     node_key: bool
@@ -113,10 +115,10 @@ async def _serve(state: Path, as_json: bool) -> None:
     try:
         for demo in DEMOS:
             await start(demo, demo.fault, ports.get(demo.slug, ()))
-        described = {slug: each.described() for slug, each in running.items()}
+        described = {slug: server.described() for slug, server in running.items()}
         document = fleet_file(described)
         fleet_path.write_text(json.dumps(document, indent=1))
-        ports_file.write_text(json.dumps({slug: each.ports for slug, each in running.items()}))
+        ports_file.write_text(json.dumps({slug: server.ports for slug, server in running.items()}))
         if as_json:
             line = {"fleet": str(fleet_path), "environment": dict(ENVIRONMENT), **document}
             print(json.dumps(line), flush=True)
@@ -127,7 +129,7 @@ async def _serve(state: Path, as_json: bool) -> None:
                     f"{slug:<13} {about['engine']} {about['version']} {about['faults']:<16} {about['entry']}"
                 )
             print(f"fleet file {fleet_path}; Ctrl-C stops it.", flush=True)
-        traffic.update({slug: asyncio.ensure_future(_traffic(each)) for slug, each in running.items()})
+        traffic.update({slug: asyncio.ensure_future(_traffic(server)) for slug, server in running.items()})
         following = asyncio.ensure_future(follow(state, restart))
         await until_stopped()
     finally:
@@ -135,8 +137,8 @@ async def _serve(state: Path, as_json: bool) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for each in running.values():
-            await each.stop()
+        for server in running.values():
+            await server.stop()
 
 
 def _remembered(path: Path) -> dict[str, list[int]]:
@@ -145,9 +147,9 @@ def _remembered(path: Path) -> dict[str, list[int]]:
         stored = json.loads(path.read_text())
         if isinstance(stored, dict):
             return {
-                str(slug): [int(port) for port in each if isinstance(port, int)]
-                for slug, each in stored.items()
-                if isinstance(each, list)
+                str(slug): [int(port) for port in item if isinstance(port, int)]
+                for slug, item in stored.items()
+                if isinstance(item, list)
             }
     return {}
 

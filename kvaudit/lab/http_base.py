@@ -68,7 +68,7 @@ def prompt_tokens(prompt: object) -> Tokens:
         return _not_empty(encode(prompt))
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (list, str)):
         return prompt_tokens(prompt[0])
-    if isinstance(prompt, list) and all(type(each) is int for each in prompt):
+    if isinstance(prompt, list) and all(type(item) is int for item in prompt):
         ids = np.array(prompt, np.int64) if prompt else np.empty(0, np.int64)
         wrong = ids[(ids < 0) | (ids >= VOCABULARY)]
         if len(wrong):
@@ -123,7 +123,7 @@ def temperature(body: Mapping[str, Any], default: float = 0.0) -> float:
 def stops(body: Mapping[str, Any]) -> tuple[str, ...]:
     value = body.get("stop")
     given = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return tuple(each for each in given if isinstance(each, str) and each)
+    return tuple(stop for stop in given if isinstance(stop, str) and stop)
 
 
 async def served(work: Coroutine[Any, Any, None], request: Request) -> None:

@@ -37,8 +37,8 @@ class InProcess:
     def __init__(self, deployment: Deployment) -> None:
         self.deployment = deployment
         self._applications = dict(enumerate((app for _, app in deployment.applications()), FIRST_PORT))
-        for number, face in enumerate(deployment.faces, 1):
-            face.port = FIRST_PORT + number
+        for number, api in enumerate(deployment.apis, 1):
+            api.port = FIRST_PORT + number
         urls = [f"http://127.0.0.1:{port}" for port in self._applications]
         self.entry, self.node_urls = urls[0], urls[1:]
         self.keys = [tenant.key for tenant in deployment.config.tenants]

@@ -1,4 +1,4 @@
-"""Intake: what each engine accepts, refuses at the tokenizer, or marks for the scheduler to abort."""
+"""Decides at intake what each engine accepts, refuses at the tokenizer, or marks for the scheduler to abort."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _sglang_context(asked: int, wanted: int, context: int) -> None:
 
 
 def vllm_room(asked: int, wanted: int, limit: int, version: str) -> int:
-    """vLLM's length rules: the output limit that remains, or Refused. From 0.32 the wish is clamped,
+    """vLLM's length rules: the output limit that remains, or Refused. From 0.32 what is asked for is clamped,
     before that a sum above the limit is refused (reference: recorded answers of 0.32.0 and 0.27.1)."""
     if asked > limit:
         raise Refused(

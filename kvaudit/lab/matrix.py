@@ -17,12 +17,13 @@ from kvaudit.auditor import checks as registry
 from kvaudit.auditor import runner
 from kvaudit.auditor.checks.contract import History, NodeSeen, Rules
 from kvaudit.auditor.readings import fingerprint
+from kvaudit.auditor.runner.reading import read_node
 from kvaudit.auditor.targets import Credentials, Node, Target, Tenant
 from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import with_options
-from kvaudit.lab.expectations import NOT_APPLICABLE, ROWS, Row
+from kvaudit.lab.expectations import NOT_APPLICABLE, ROWS, Expectation
 from kvaudit.lab.inprocess import InProcess, in_process
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Cell:
         return not self.counted or self.found in self.expected.split("|")
 
 
-def cells(rows: Sequence[Row], checks: Sequence[str]) -> Iterator[Cell]:
+def cells(rows: Sequence[Expectation], checks: Sequence[str]) -> Iterator[Cell]:
     """Run the matrix, cell by cell; checks that do not apply to the lab are yielded without a verdict."""
     for row in rows:
         found: list[Verdict] = []
@@ -71,7 +72,7 @@ def cells(rows: Sequence[Row], checks: Sequence[str]) -> Iterator[Cell]:
             yield Cell(row.name, "(roll-up)", row.roll_up, together)
 
 
-async def _cell(row: Row, check: str) -> Result:
+async def _cell(row: Expectation, check: str) -> Result:
     config = with_options(LabConfig(node_key=NODE_KEY), **row.options)
     async with in_process(config, row.faults) as lab:
         with lab.joined():
@@ -92,7 +93,7 @@ async def _cell(row: Row, check: str) -> Result:
     return found
 
 
-def target_of(lab: InProcess, row: Row) -> Target:
+def target_of(lab: InProcess, row: Expectation) -> Target:
     """The deployment as an operator would declare it: complete, with consent and two tenants."""
     config = lab.deployment.config
     headers = (("Authorization", f"Bearer {config.node_key}"),) if config.node_key else ()
@@ -117,9 +118,9 @@ def target_of(lab: InProcess, row: Row) -> Target:
     )
 
 
-async def _history(lab: InProcess, target: Target, row: Row) -> History:
+async def _history(lab: InProcess, target: Target, row: Expectation) -> History:
     """A deployment whose gate completed a while ago on the configuration that was read then."""
-    seen: list[NodeSeen] = [await runner.read_node(node) for node in target.nodes]
+    seen: list[NodeSeen] = [await read_node(node) for node in target.nodes]
     previous = {node.name: fingerprint(node.facts) for node in seen if node.facts is not None}
     for number in range(row.requests_between):
         body = {"model": target.model, "prompt": f"{number} ordinary traffic", "max_tokens": 1}

@@ -1,4 +1,5 @@
-"""The model: an exact induction copier, an attention head that continues what its context makes likely.
+"""Computes the model: an exact induction copier, an attention head that continues what its context makes
+likely.
 
 The key of a position is the ids of the 16 tokens before it, the value is its own token; the query
 is the last 16 tokens. Score = sum of 0.8^j where key and query agree, softmax with inverse

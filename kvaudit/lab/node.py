@@ -19,13 +19,13 @@ import numpy as np
 
 from kvaudit.lab.clock import Compute, now, wait, wall
 from kvaudit.lab.config import LabConfig
-from kvaudit.lab.counters import Meters
+from kvaudit.lab.counters import Counters
 from kvaudit.lab.faults.base import Faults
 from kvaudit.lab.limits import NodeLimits, intake
 from kvaudit.lab.model import InductionModel, KVSequence
 from kvaudit.lab.pool import KVPool, Pages, Tokens
 from kvaudit.lab.prefix_cache import Match, PrefixCache
-from kvaudit.lab.request import Call, FinishAbort, FinishLength, FinishStop, Request, Row, text_of
+from kvaudit.lab.request import BatchRow, Call, FinishAbort, FinishLength, FinishStop, Request, text_of
 from kvaudit.lab.transfer import Fabric
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Node(NodeLimits, ABC):
         self.random = random.Random(seed)
         self.trace: Trace | None = None
         self.stages: Counter[str] = Counter()
-        self.rows: list[Row] = []
+        self.rows: list[BatchRow] = []
         self._restart(config.pool(role))
 
     def restart_with(self, tokens: int) -> None:
@@ -69,7 +69,7 @@ class Node(NodeLimits, ABC):
         cached = self.config.prefix_cache != "off" and self.role != "decode"
         tier = self.pool.pages * 4 if cached and small and self.config.second_tier else 0
         self.cache = PrefixCache(self.pool, self.faults, enabled=cached, host_pages=tier)
-        self.meters = Meters()
+        self.counters = Counters()
         self.started = wall()
         self.allocation_seconds = round(time.perf_counter() - began, 6)
         self._gpu = asyncio.Lock()
@@ -91,7 +91,7 @@ class Node(NodeLimits, ABC):
 
     def intake(self, call: Call) -> Request:
         """Validate against this node's limits; see `kvaudit.lab.limits`."""
-        self.meters.requests += 1
+        self.counters.requests += 1
         return intake(self, call)
 
     # --- pages ---
@@ -184,11 +184,11 @@ class Node(NodeLimits, ABC):
             began = now()
             await wait(self.durations.prefill(len(tokens) - start, self.random.gauss(0, 1)))
             first = await self.compute.run(self._compute_prefill, request, table, match, start)
-            self.meters.prefill_busy += now() - began
+            self.counters.prefill_busy += now() - began
         request.cached_tokens = start
-        self.meters.cached_tokens += start
-        self.meters.uncached_tokens += len(tokens) - start
-        self.meters.prompt_tokens += len(tokens)
+        self.counters.cached_tokens += start
+        self.counters.uncached_tokens += len(tokens) - start
+        self.counters.prompt_tokens += len(tokens)
         return first
 
     def _compute_prefill(self, request: Request, table: Pages, match: Match, start: int) -> int:
@@ -196,7 +196,7 @@ class Node(NodeLimits, ABC):
         if match.host:
             self.cache.load(match, table[len(match.pages) : len(match.pages) + len(match.host)])
         keys = self.model.keys(tokens[start:], tokens[max(0, start - 16) : start])
-        values = self.faults.worn(tokens[start:], self.meters.requests)
+        values = self.faults.worn(tokens[start:], self.counters.requests)
         self.pool.write(table, start, keys, values, request.ticket)
         sequence = KVSequence(self.pool, table, len(tokens), self.model.state(tokens), request.ticket)
         return self._next(request, sequence)
@@ -206,7 +206,7 @@ class Node(NodeLimits, ABC):
             self.trace.read(self, request, sequence)
         return self.model.next_token(sequence, request.call.temperature or self.config.temperature)
 
-    async def decode(self, row: Row) -> None:
+    async def decode(self, row: BatchRow) -> None:
         """Run a row: emit the first token, then attend and append until the request ends."""
         request = row.request
         self.faults.restore(row)
@@ -215,13 +215,13 @@ class Node(NodeLimits, ABC):
         try:
             async with self.stage("running"):
                 request.emit(row.last, now())
-                self.meters.first_token.add(now() - request.received)
+                self.counters.first_token.add(now() - request.received)
                 await self._generate(row)
             self.faults.finished(row)
         finally:
             self.rows.remove(row)
 
-    async def _generate(self, row: Row) -> None:
+    async def _generate(self, row: BatchRow) -> None:
         request = row.request
         if self._wedged is None and self.faults.wedges_decode(self, request.prompt_tokens):
             self._wedge()
@@ -240,7 +240,7 @@ class Node(NodeLimits, ABC):
                 break
         request.finish(ended)
 
-    def _steps(self, row: Row, steps: int) -> list[int]:
+    def _steps(self, row: BatchRow, steps: int) -> list[int]:
         made: list[int] = []
         for _ in range(steps):
             if row.sequence.length >= len(row.sequence.table) * self.pool.page_size:
@@ -264,7 +264,7 @@ class Node(NodeLimits, ABC):
     def refuse(self, request: Request, abort: FinishAbort) -> None:
         """End a request that was never admitted."""
         answer = self.faults.refusal(request, abort) if abort.status == 400 else abort
-        self.meters.aborted += 1
+        self.counters.aborted += 1
         if answer is None:
             request.prompt_tokens = len(request.call.input_ids)
             if not self.faults.refusal_is_empty():
@@ -275,10 +275,10 @@ class Node(NodeLimits, ABC):
 
     def note_end(self, request: Request) -> None:
         """Book a finished request."""
-        self.meters.generated_tokens += len(request.output_ids)
-        self.meters.end_to_end.add(now() - request.received)
+        self.counters.generated_tokens += len(request.output_ids)
+        self.counters.end_to_end.add(now() - request.received)
         reason = request.finished_reason
-        self.meters.finished[
+        self.counters.finished[
             "length"
             if isinstance(reason, FinishLength)
             else "stop"
@@ -293,5 +293,5 @@ class Node(NodeLimits, ABC):
     def crash(self, request: Request, error: BaseException | None) -> None:
         """Answer a request whose service raised: the lab is at fault, not the client."""
         log.error("the lab itself failed", exc_info=error)
-        self.meters.aborted += 1
+        self.counters.aborted += 1
         request.finish(FinishAbort(f"Internal server error: {error!r}", 500, "InternalServerError"))

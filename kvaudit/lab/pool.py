@@ -1,4 +1,4 @@
-"""The paged KV pool: one array of fixed-size pages, a free list, and no zeroing.
+"""Keeps the paged KV pool: one array of fixed-size pages, a free list, and no zeroing.
 
 A page keeps what was written into it until somebody writes over it. That is how the real engines
 work (zeroing costs memory bandwidth), and it is why a request that attends over a page it did not

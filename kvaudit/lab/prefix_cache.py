@@ -1,4 +1,4 @@
-"""The prefix cache: full pages of earlier prompts, found again by a chained hash of their tokens.
+"""Caches prefixes: full pages of earlier prompts, found again by a chained hash of their tokens.
 
 The chain starts with the *namespace* (the salt): prompts in different namespaces never meet. Pages
 in the cache stay reserved in the pool until they are evicted, oldest leaf first. An optional second
@@ -20,6 +20,8 @@ from kvaudit.lab.pool import Keys, KVPool, Pages, Tokens
 
 @dataclass(slots=True)
 class CachedPage:
+    """A page of the cache: its place in the pool, the page before it, its key in the second tier, and its users."""
+
     page: int
     parent: bytes
     host_key: bytes
@@ -73,13 +75,13 @@ class PrefixCache:
         usable = tokens[: len(tokens) - 1]
         self.queries += len(tokens)
         hashes: list[bytes] = []
-        for each in self.chain(usable, self.faults.cache_namespace(salt)):
-            if each not in self._pages:
+        for page_hash in self.chain(usable, self.faults.cache_namespace(salt)):
+            if page_hash not in self._pages:
                 break
-            hashes.append(each)
-        for each in reversed(hashes):  # the root becomes the youngest: leaves go first
-            self._pages[each].users += 1
-            self._pages.move_to_end(each)
+            hashes.append(page_hash)
+        for page_hash in reversed(hashes):  # the root becomes the youngest: leaves go first
+            self._pages[page_hash].users += 1
+            self._pages.move_to_end(page_hash)
         host: list[HostPage] = []
         if self.host_pages:
             chain = self.chain(usable, self.faults.tier_namespace(salt))
@@ -89,7 +91,7 @@ class PrefixCache:
                         break
                     host.append(self._host[key])
                     self._host.move_to_end(key)
-        pages = np.fromiter((self._pages[each].page for each in hashes), np.int32, len(hashes))
+        pages = np.fromiter((self._pages[page_hash].page for page_hash in hashes), np.int32, len(hashes))
         self.hits += (len(hashes) + len(host)) * self.pool.page_size
         return Match(hashes, pages, host)
 
@@ -99,8 +101,8 @@ class PrefixCache:
             self.pool.keys[page], self.pool.tokens[page], self.pool.writers[page] = kept
 
     def unlock(self, match: Match) -> None:
-        for each in match.hashes:
-            self._pages[each].users -= 1
+        for page_hash in match.hashes:
+            self._pages[page_hash].users -= 1
 
     def insert(self, tokens: Tokens, salt: str, table: Pages, match: Match) -> list[int]:
         """Give the full pages of a finished prompt to the cache. Returns the pages that the caller

@@ -1,4 +1,4 @@
-"""A request inside one node: what came in, where it stands, and how it ends.
+"""Holds a request inside one node: what came in, how far it is, and how it ends.
 
 In disaggregated serving one client request is two of these, one in the prefill and one in the
 decode node; they share a *room* (the meeting place of the transfer) and a *ticket* (the writer tag
@@ -136,7 +136,7 @@ def encode(text: str) -> Tokens:
 
 
 @dataclass(slots=True, eq=False)
-class Row:
+class BatchRow:
     """A request in the running batch and the sequence that its row points to."""
 
     request: Request

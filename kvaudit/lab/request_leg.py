@@ -1,4 +1,4 @@
-"""One leg of a request while a node serves it: the request, its task, and its text as it grows."""
+"""Serves one leg of a request on a node: the request, its task, and its text as it grows."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kvaudit.lab.node import Node
 from kvaudit.lab.request import Call, Request
 
 
-class Leg:
-    """Leaving the context cancels what is still running: the client went away."""
+class RequestLeg:
+    """A leg under way. Leaving the context cancels what is still running: the client went away."""
 
     def __init__(self, node: Node, request: Request) -> None:
         self.node, self.request = node, request
@@ -24,7 +24,7 @@ class Leg:
         if not task.cancelled() and task.exception() is not None:
             self.node.crash(self.request, task.exception())
 
-    async def __aenter__(self) -> Leg:
+    async def __aenter__(self) -> RequestLeg:
         return self
 
     async def __aexit__(
@@ -53,6 +53,6 @@ class Leg:
                 yield text
 
 
-def start(node: Node, call: Call) -> Leg:
+def start(node: Node, call: Call) -> RequestLeg:
     """Intake and, when accepted, service; raises Refused."""
-    return Leg(node, node.intake(call))
+    return RequestLeg(node, node.intake(call))

@@ -23,8 +23,8 @@ Restart = Callable[[str, str], Awaitable[dict[str, Any]]]
 
 
 async def follow(state: Path, restart: Restart) -> None:
-    """Fulfil wishes until cancelled. A wish is ``{id, slug, fault}``; the answer repeats the id and holds
-    what the deployment is now, or the problem."""
+    """Carry out requests for a restart until cancelled. Such a wish is ``{id, slug, fault}``; the answer
+    repeats the id and holds what the deployment is now, or the problem."""
     for name in (WISH, ANSWER):
         (state / name).unlink(missing_ok=True)
     while True:

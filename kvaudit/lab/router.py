@@ -1,4 +1,5 @@
-"""The router in front (SMG, sgl-model-gateway): tenants' keys, and the split of a request into legs.
+"""Stands in for the router in front (SMG, sgl-model-gateway): checks tenants' keys, and splits a request into
+legs.
 
 It overwrites room and salt in the client's body, posts the same body to one prefill and one decode
 worker and waits for both heads; a decode error is passed on as it is, a prefill error is wrapped.
@@ -24,8 +25,8 @@ from kvaudit.lab.node import Node
 from kvaudit.lab.request import Refused
 
 
-class Face(Protocol):
-    """A node's HTTP face, as the router uses it."""
+class NodeApi(Protocol):
+    """A node's HTTP API, as the router uses it."""
 
     node: Node
     port: int
@@ -44,10 +45,10 @@ class Face(Protocol):
 
 
 class Router:
-    """``faces``: the workers behind it, prefill first."""
+    """The application in front. ``apis``: the workers behind it, prefill first."""
 
-    def __init__(self, config: LabConfig, faults: Faults, faces: list[Face], seed: int = 0) -> None:
-        self.config, self.faults, self.faces = config, faults, faces
+    def __init__(self, config: LabConfig, faults: Faults, apis: list[NodeApi], seed: int = 0) -> None:
+        self.config, self.faults, self.apis = config, faults, apis
         self.random = random.Random(seed)
         self.tenant_of_room: dict[int, str] = {}
         self.answers: dict[bytes, tuple[int, bytes]] = {}
@@ -71,7 +72,7 @@ class Router:
         try:
             body = await base.body_of(http)
         except Refused as refused:
-            return self.faces[0].error(path, refused.message, refused.status)
+            return self.apis[0].error(path, refused.message, refused.status)
         cached = self._cache_key(path, body)
         if cached in self.answers:
             status, content = self.answers[cached]
@@ -91,8 +92,8 @@ class Router:
     async def route(self, tenant: str, path: str, body: dict[str, Any]) -> Response:
         """Send one request through the workers."""
         self.served += 1
-        for each in self.after_request:
-            each(self.served)
+        for hook in self.after_request:
+            hook(self.served)
         room = self.random.getrandbits(62)
         salt = body.get("cache_salt") or ""
         namespace = (
@@ -104,17 +105,19 @@ class Router:
             "cache_salt": namespace,
             "bootstrap_room": room,
         }
-        body.pop("extra_key", None)
+        body.pop(
+            "extra_key", None
+        )  # SGLang's other name of the salt: a client must not bring its own past us
         self.tenant_of_room[room] = tenant
         try:
-            if len(self.faces) == 1:
-                return await self.faces[0].answer(path, body)
+            if len(self.apis) == 1:
+                return await self.apis[0].answer(path, body)
             return await self._both_legs(path, body)
         finally:
             self.tenant_of_room.pop(room, None)
 
     async def _both_legs(self, path: str, body: dict[str, Any]) -> Response:
-        prefill, decode = self.faces
+        prefill, decode = self.apis
         quiet = {**body, "stream": False}
         first = asyncio.ensure_future(prefill.answer(path, quiet))
         second = asyncio.ensure_future(decode.answer(path, body))
@@ -143,12 +146,12 @@ class Router:
         """``GET /workers`` (SMG crates/protocols/src/worker.rs)."""
         kinds = {"unified": "regular", "prefill": "prefill", "decode": "decode"}
         listed = []
-        for number, face in enumerate(self.faces):
+        for number, api in enumerate(self.apis):
             worker = {
                 "id": f"00000000-0000-4000-8000-{number:012d}",
-                "url": f"http://127.0.0.1:{face.port}",
+                "url": f"http://127.0.0.1:{api.port}",
                 "model_id": self.config.model,
-                "worker_type": kinds[face.node.role],
+                "worker_type": kinds[api.node.role],
                 "connection_mode": "http",
                 "runtime_type": self.config.flavour,
                 "labels": {},
@@ -156,9 +159,9 @@ class Router:
                 "cost": 1.0,
                 "is_healthy": True,
                 "status": "ready",
-                "load": face.node.running + face.node.waiting,
+                "load": api.node.running + api.node.waiting,
             }
-            if face.node.role == "prefill":
+            if api.node.role == "prefill":
                 worker["bootstrap_port"] = 8998
             listed.append(worker)
         by_type = {kind: sum(each["worker_type"] == kind for each in listed) for kind in kinds.values()}
@@ -172,8 +175,10 @@ class Router:
         return {"workers": listed, "total": len(listed), "stats": stats}
 
     def application(self) -> ASGIApp:
+        """The routes of a gateway; everything else is 404."""
+
         async def readiness(http: HTTPRequest) -> Response:
-            count = len(self.faces)
+            count = len(self.apis)
             return base.json_response({"status": "ready", "healthy_workers": count, "total_workers": count})
 
         async def alive(http: HTTPRequest) -> Response:
@@ -186,11 +191,11 @@ class Router:
 
         async def proxied(http: HTTPRequest) -> Response:
             """Answered by the first worker, without any sign that it is a proxied answer."""
-            face = self.faces[0]
-            return base.json_response(self.faults.disclose(http.url.path, face.document(http.url.path)))
+            api = self.apis[0]
+            return base.json_response(self.faults.disclose(http.url.path, api.document(http.url.path)))
 
         async def engine_metrics(http: HTTPRequest) -> Response:
-            return PlainTextResponse("".join(face.exposition() for face in self.faces))
+            return PlainTextResponse("".join(api.exposition() for api in self.apis))
 
         async def keyed(http: HTTPRequest) -> Response:
             """Tokenizer routes, for tenants."""
@@ -217,9 +222,9 @@ class Router:
 
     async def tokenizer(self, http: HTTPRequest) -> Response:
         try:
-            return self.faces[0].tokenize(await base.body_of(http))
+            return self.apis[0].tokenize(await base.body_of(http))
         except Refused as refused:
-            return self.faces[0].error("/v1/completions", refused.message, refused.status)
+            return self.apis[0].error("/v1/completions", refused.message, refused.status)
 
 
 def _prefill_error(refused: Response) -> Response:

@@ -1,8 +1,8 @@
-"""The three roles: a prefill worker, a decode worker, and both in one (unified).
+"""Serves requests in the three roles: a prefill worker, a decode worker, and both in one (unified).
 
-Each serves a request in the engine's order: door, queue, pages, forward pass, transfer or decoding.
-The prefill node computes pages and sends them; the decode node reserves pages, waits for the bell,
-and attends over what it reserved.
+Each serves a request in the engine's order: door, queue, pages, forward pass, transfer or decoding. The prefill
+node computes pages and sends them; the decode node reserves pages, waits for the done signal, and attends over
+what it reserved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kvaudit.lab.model import KVSequence
 from kvaudit.lab.node import Node
 from kvaudit.lab.pool import Pages
 from kvaudit.lab.prefix_cache import Match
-from kvaudit.lab.request import FinishAbort, FinishLength, Request, Row
+from kvaudit.lab.request import BatchRow, FinishAbort, FinishLength, Request
 from kvaudit.lab.transfer import Handoff, Room, TransferFailed
 
 
@@ -36,7 +36,7 @@ async def serve_alone(node: Node, request: Request) -> None:
     try:
         first = await node.forward(request, table, match)
         computed = True
-        row = Row(
+        row = BatchRow(
             request,
             KVSequence(
                 node.pool,
@@ -89,12 +89,12 @@ class Loan:
     def expire(self) -> None:
         """The lease has ended; pages that nobody has read yet go back to the free list."""
         if self.writer is not None and not self.writer.done() and not self.returned:
-            self.node.meters.expired_leases += 1
+            self.node.counters.expired_leases += 1
             self._return(keep=False)
 
     def _return(self, *, keep: bool) -> None:
         if self.returned:
-            self.node.meters.reads_after_expiry += 1
+            self.node.counters.reads_after_expiry += 1
             return
         self.returned = True
         spare = self.table[len(self.match.pages) :].tolist()
@@ -110,6 +110,7 @@ class PrefillNode(Node):
     """Computes the pages of a prompt and sends them to the decode node of the same room."""
 
     async def serve(self, request: Request) -> None:
+        """From intake to the end of the transfer."""
         if request.call.room is None:  # vLLM does not enforce roles; SGLang refused it earlier
             await serve_alone(self, request)
             return
@@ -144,7 +145,7 @@ class PrefillNode(Node):
             # on success the result is FINISH_LENGTH unless an abort was already *applied*; one that
             # still waits in to_finish is overwritten here (0.5.19, prefill.py:929)
             request.finish(FinishLength(0))
-            self.meters.first_token.add(now() - request.received)
+            self.counters.first_token.add(now() - request.received)
             self.note_end(request)
         except asyncio.CancelledError:
             if loan.writer is None:
@@ -177,7 +178,7 @@ class PrefillNode(Node):
             await asyncio.wait({room.destination}, timeout=limit)
         if room.destination.done() and not room.destination.cancelled():
             return True
-        self.meters.bootstrap_failed += 1
+        self.counters.bootstrap_failed += 1
         why = (
             "was left by decode" if room.destination.done() else f"timed out after {limit}s in bootstrapping"
         )
@@ -200,6 +201,7 @@ class DecodeNode(Node):
     """Reserves pages for the whole prompt, waits for the transfer, and generates."""
 
     async def serve(self, request: Request) -> None:
+        """From the reservation of pages to the last token."""
         if request.call.room is None:  # vLLM does not enforce roles; SGLang refused it earlier
             await serve_alone(self, request)
             return
@@ -229,12 +231,12 @@ class DecodeNode(Node):
             sequence = KVSequence(
                 self.pool, pages, len(request.input_ids), list(handoff.state), request.ticket
             )
-            await self.decode(Row(request, sequence, handoff.first_token))
-            self.meters.prompt_tokens += len(request.input_ids)
+            await self.decode(BatchRow(request, sequence, handoff.first_token))
+            self.counters.prompt_tokens += len(request.input_ids)
             self.note_end(request)
         except TransferFailed as failure:
             refused = True
-            self.meters.transfer_failed += 1
+            self.counters.transfer_failed += 1
             self.refuse(
                 request,
                 FinishAbort(

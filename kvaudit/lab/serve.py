@@ -87,8 +87,8 @@ async def serve(
     wished = [*ports, *[0] * (1 + len(deployment.nodes))][: 1 + len(deployment.nodes)]
     sockets = [listen(port) if port and not number else _near(each) for number, each in enumerate(wished)]
     taken = [sock.getsockname()[1] for sock in sockets]
-    for face, number in zip(deployment.faces, taken[1:], strict=True):
-        face.port = number
+    for api, number in zip(deployment.apis, taken[1:], strict=True):
+        api.port = number
     urls = [f"http://{HOST}:{number}" for number in taken]
     running = Running(deployment, urls[0], urls[1:], taken)
     for (_, application), sock in zip(deployment.applications(), sockets, strict=True):

@@ -1,4 +1,4 @@
-"""What an SGLang node says about itself: field names and shapes by version, as in the released source
+"""Writes what an SGLang node says about itself: field names and shapes by version, as in the released source
 (0.5.19 to 0.5.23). Secrets stand in clear in /server_info, as in the real one; here they are fake."""
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def loads(node: Node) -> dict[str, Any]:
     """``GET /v1/loads``: the numbers of each data-parallel rank."""
     used = node.pool.used_tokens - node.cache.cached_tokens
     capacity = max(node.pool.capacity, 1)
-    stages, meters = node.stages, node.meters
+    stages, counters = node.stages, node.counters
     return {
         "timestamp": datetime.fromtimestamp(wall(), UTC).isoformat(),
         "version": node.config.version,
@@ -168,8 +168,8 @@ def loads(node: Node) -> dict[str, Any]:
                 if node.cache.queries
                 else 0.0,
                 "utilization": round(used / capacity, 4),
-                "total_prefill_uncached_tokens": meters.uncached_tokens,
-                "total_prefill_busy_us": int(meters.prefill_busy * 1e6),
+                "total_prefill_uncached_tokens": counters.uncached_tokens,
+                "total_prefill_busy_us": int(counters.prefill_busy * 1e6),
                 "decode_moments": None,
                 "memory": {
                     "weight_gb": 0.01,

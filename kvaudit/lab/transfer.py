@@ -1,11 +1,10 @@
-"""The transfer of KV pages from a prefill to a decode node: rooms, counts and a done signal.
+"""Transfers KV pages from a prefill to a decode node: rooms, counts and a done signal.
 
-A *room* is where the two legs of one request meet. Decode reserves pages and registers them
-(bootstrap); prefill, once it has computed its pages, writes them into the registered ones in
-chunks, like an RDMA writer that neither side can call back (writes complete in no promised order;
-here the last comes first), then posts the number of pages sent,
-the first token and the state, and rings the bell. The writer runs on its own: a client that goes
-away does not stop it.
+A *room* is where the two legs of one request meet. Decode reserves pages and registers them (bootstrap);
+prefill, once it has computed its pages, writes them into the registered ones in chunks, like an RDMA writer
+that neither side can call back (writes complete in no promised order; here the last comes first), then posts
+the number of pages sent, the first token and the state, and gives the done signal. The writer runs on its own:
+a client that goes away does not stop it.
 """
 
 from __future__ import annotations
@@ -46,6 +45,8 @@ class Destination:
 
 @dataclass(slots=True, eq=False)
 class Room:
+    """The meeting place of one request's two legs."""
+
     number: int
     destination: asyncio.Future[Destination]
     handoff: asyncio.Future[Handoff]
@@ -104,9 +105,9 @@ class Fabric:
         after: float = 0.0,
         stall: float = 0.0,
     ) -> asyncio.Task[None]:
-        """Start the writer; the task ends when the last page is written and the bell has rung.
-        ``slowness`` stretches the link, ``after`` (seconds) is how late it begins, ``stall`` how long
-        each write is held up once the reader has left (retransmission)."""
+        """Start the writer; the task ends when the last page is written and the done signal is given.
+        ``slowness`` stretches the link, ``after`` (seconds) is how late it begins, ``stall`` how long each
+        write is held up once the reader has left (retransmission)."""
         room.writing = True
         task = asyncio.create_task(self._write(room, source, pages, handoff, slowness, after, stall))
         self._writers.add(task)

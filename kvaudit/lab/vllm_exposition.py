@@ -9,7 +9,7 @@ from kvaudit.lab.node import Node
 def vllm_metrics(node: Node) -> str:
     """``vllm:nixl_*`` only on members of a prefill/decode pair: their presence says so."""
     out = Exposition({"engine": "0", "model_name": node.config.model})
-    pool, meters, cache = node.pool, node.meters, node.cache
+    pool, counters, cache = node.pool, node.counters, node.cache
     used = pool.used_tokens - cache.cached_tokens
     out.gauge("vllm:num_requests_running", node.running, "Number of requests in model execution batches.")
     out.gauge("vllm:num_requests_waiting", node.waiting, "Number of requests waiting to be processed.")
@@ -20,20 +20,20 @@ def vllm_metrics(node: Node) -> str:
     out.counter("vllm:prefix_cache_queries", cache.queries, "Prefix cache queries, in tokens.")
     out.counter("vllm:prefix_cache_hits", cache.hits, "Prefix cache hits, in tokens.")
     out.counter("vllm:num_preemptions", 0)
-    out.counter("vllm:prompt_tokens", meters.prompt_tokens)
+    out.counter("vllm:prompt_tokens", counters.prompt_tokens)
     source = "external_kv_transfer" if node.role == "decode" else "local_compute"
-    out.counter("vllm:prompt_tokens_by_source", meters.prompt_tokens, source=source)
-    out.counter("vllm:prompt_tokens_cached", meters.cached_tokens)
-    out.counter("vllm:generation_tokens", meters.generated_tokens)
+    out.counter("vllm:prompt_tokens_by_source", counters.prompt_tokens, source=source)
+    out.counter("vllm:prompt_tokens_cached", counters.cached_tokens)
+    out.counter("vllm:generation_tokens", counters.generated_tokens)
     for reason in ("stop", "length", "abort"):
-        out.counter("vllm:request_success", meters.finished[reason], finished_reason=reason)
-    out.histogram("vllm:time_to_first_token_seconds", meters.first_token)
-    out.histogram("vllm:e2e_request_latency_seconds", meters.end_to_end)
+        out.counter("vllm:request_success", counters.finished[reason], finished_reason=reason)
+    out.histogram("vllm:time_to_first_token_seconds", counters.first_token)
+    out.histogram("vllm:e2e_request_latency_seconds", counters.end_to_end)
     if node.role != "unified":
-        out.counter("vllm:nixl_num_failed_transfers", meters.transfer_failed)
+        out.counter("vllm:nixl_num_failed_transfers", counters.transfer_failed)
         out.counter("vllm:nixl_num_failed_notifications", 0)
-        out.counter("vllm:nixl_num_kv_expired_reqs", meters.expired_leases)
-        out.counter("vllm:nixl_num_notifications_after_expiry", meters.reads_after_expiry)
+        out.counter("vllm:nixl_num_kv_expired_reqs", counters.expired_leases)
+        out.counter("vllm:nixl_num_notifications_after_expiry", counters.reads_after_expiry)
     labels = {
         "block_size": str(pool.page_size),
         "cache_dtype": "auto",

@@ -1,4 +1,4 @@
-"""What time it is: the database's, whatever the clock of this machine says.
+"""Tells the time, which is the database's, whatever the clock of this machine says.
 
 Results, states and expiries of all workers and pages are ordered by time, so there must be one time. The
 database says it once in a while (at every claim of a worker, at every new connection), and from there this

@@ -1,4 +1,4 @@
-"""How much room a folder's disk has left, and what is said when it runs out."""
+"""Tells how much room a folder's disk has left, and words it when it runs out."""
 
 from __future__ import annotations
 

@@ -32,15 +32,15 @@ def test_a_fleet_file_is_loaded_and_audited(tmp_path):
         path.write_text(FILE.format(url=server.url))
         (target,) = load_fleet(path)
         results = run(target, ["pool", "version"], seconds=30)
-    assert [each.check for each in results] == ["pool", "version"]
-    assert all(each.summary and each.verdict in Verdict for each in results)
+    assert [result.check for result in results] == ["pool", "version"]
+    assert all(result.summary and result.verdict in Verdict for result in results)
 
 
 def test_a_target_that_is_silent_is_no_pass(tmp_path):
     path = tmp_path / "fleet.yaml"
     path.write_text(FILE.format(url="http://127.0.0.1:9"))
     results = run(load_fleet(path)[0])
-    assert {each.verdict for each in results} == {Verdict.ERROR}
+    assert {result.verdict for result in results} == {Verdict.ERROR}
 
 
 def test_mistakes_are_sentences(tmp_path):

@@ -338,7 +338,7 @@ def test_results_gathers_everything(install: Any) -> None:
     install("one")
     nodes, results = asyncio.run(runner.results(NOWHERE, ["one"]))
     assert [each.name for each in nodes] == ["n"]
-    assert [each.check for each in results] == ["one"]
+    assert [result.check for result in results] == ["one"]
 
 
 def test_one_node_that_hangs_to_the_end_does_not_hide_the_others(

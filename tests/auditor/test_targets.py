@@ -67,7 +67,7 @@ class TestFlags:
             environ={"K": "node-secret", "A": "a-secret", "B": "b-secret"},
         )
         assert target.nodes[0].credentials.headers == (("Authorization", "Bearer node-secret"),)
-        assert [(each.name, each.credentials.headers[0][1]) for each in target.tenants] == [
+        assert [(tenant.name, tenant.credentials.headers[0][1]) for tenant in target.tenants] == [
             ("a", "Bearer a-secret"),
             ("b", "Bearer b-secret"),
         ]

@@ -90,7 +90,9 @@ def faults(
                 problems.append(f"{shown} wide in a window of {width}")
             if SHOTS:
                 page.screenshot(path=f"{SHOTS}/{name.replace(' ', '-')}-{width}.png", full_page=True)
-        problems += [each for each in visitor.complaints if not expected or expected not in each]
+        problems += [
+            complaint for complaint in visitor.complaints if not expected or expected not in complaint
+        ]
         visitor.complaints.clear()
         if problems:
             found[name] = problems

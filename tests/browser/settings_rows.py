@@ -15,7 +15,7 @@ from kvaudit.server.notify.models import Channel, OutboxMessage
 from kvaudit.server.notify.services import create_channel, send_test
 from tests.browser.test_pages import EVIL
 from tests.factories import a_node, a_team
-from tests.server.web import scene
+from tests.server.web import builders
 
 HOOK = "https://hooks.example.org/services/secret-path"
 
@@ -58,12 +58,12 @@ def channel_pages() -> dict[str, str]:
 
 def pin_pages() -> dict[str, str]:
     team = a_team("pinned")
-    old = scene.a_pair("pin-old", team=team, version="0.5.19")
+    old = builders.a_pair("pin-old", team=team, version="0.5.19")
     a_node(old, "decode-1")
-    odd = scene.a_pair("pin-odd", team=team)
+    odd = builders.a_pair("pin-odd", team=team)
     NodeSnapshot.objects.filter(node__deployment=odd).update(version=EVIL[:300])
-    scene.a_pair("pin-met", team=team)
-    NodeSnapshot.objects.filter(node__deployment=scene.a_pair("pin-none", team=team)).update(engine="vllm")
+    builders.a_pair("pin-met", team=team)
+    NodeSnapshot.objects.filter(node__deployment=builders.a_pair("pin-none", team=team)).update(engine="vllm")
     set_pin(engine="sglang", specifier=">=0.5.21", actor="system:tests", reason=EVIL)
     for specifier in ("==0.5.18", "==0.5.19", ">=0.5.22,<0.6"):
         set_pin(engine="sglang", specifier=specifier, actor="system:tests", deployment=old, reason=EVIL)

@@ -17,7 +17,7 @@ from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -27,14 +27,14 @@ def addresses() -> dict[str, str]:
     """A fleet in which every mark there is is shown, hostile words included."""
     now = timezone.now()
     platform, search = a_team("platform"), a_team("search")
-    fleet = scene.a_fleet(platform, 9)
-    other = scene.a_pair("ranker", team=search)
+    fleet = builders.a_fleet(platform, 9)
+    other = builders.a_pair("ranker", team=search)
     Deployment.objects.update(created_at=now - timedelta(days=40))
-    scene.stands(other, dict.fromkeys(EVERYTHING, "pass"), since=now - timedelta(days=20))
+    builders.a_state(other, dict.fromkeys(EVERYTHING, "pass"), since=now - timedelta(days=20))
     Deployment.objects.filter(pk=fleet[3].pk).update(owner=EVIL[:300], contact=EVIL[:300])
     for check in ("canary", "session", "concurrency"):
         CheckState.objects.filter(deployment=fleet[5], check_id=check).delete()
-    leaking = scene.a_run(fleet[6], {"canary": "fail"})
+    leaking = builders.a_run(fleet[6], {"canary": "fail"})
     CheckState.objects.filter(deployment=fleet[6], check_id="canary").update(
         verdict="fail", severity="critical", run=leaking, result=leaking.results.get(),
         summary="Tenant A's marker came back in tenant B's answer, 4 of 4 words.",
@@ -55,7 +55,9 @@ def addresses() -> dict[str, str]:
     OwnItem.objects.create(
         team=search, key="K2", title="Only for pairs", rule="Both.", checks=["pool"], applies_to="unified"
     )
-    Overdue.objects.create(plan=scene.a_plan(fleet[1]), deployment=fleet[1], since=now - timedelta(hours=5))
+    Overdue.objects.create(
+        plan=builders.a_plan(fleet[1]), deployment=fleet[1], since=now - timedelta(hours=5)
+    )
     StateChange.objects.create(
         at=now - timedelta(minutes=1),
         deployment=fleet[0],

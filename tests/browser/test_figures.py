@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from kvaudit.server.audits.models import Run
 from tests.browser.looks import axe, faults
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_measures as measured
 from tests.waiting import until
@@ -154,7 +154,7 @@ def test_a_figure_is_saved_as_a_picture(visit, past):
     with page.expect_download() as saved:
         figure.get_by_role("button", name="Save as a picture").click()
     assert saved.value.suggested_filename == "figure-timeline.png"
-    assert [each for each in visitor.complaints if "blob:" not in each] == []
+    assert [complaint for complaint in visitor.complaints if "blob:" not in complaint] == []
 
 
 PLAIN_MARKS = """() => {
@@ -176,7 +176,9 @@ def test_five_thousand_marks_are_drawn_at_a_bounded_price(visit):
         "chat-busy", team=a_team("platform"), changes=5_000,
         windows=[{"days": [], "from": "22:00", "to": "06:00", "zone": "UTC"}],
     )  # fmt: skip
-    scene.a_plan(busy, name="nightly", windows=[{"days": [], "from": "01:00", "to": "05:00", "zone": "UTC"}])
+    builders.a_plan(
+        busy, name="nightly", windows=[{"days": [], "from": "01:00", "to": "05:00", "zone": "UTC"}]
+    )
     visitor = visit()
     page = visitor.page
     meter = page.context.new_cdp_session(page)
@@ -185,7 +187,7 @@ def test_five_thousand_marks_are_drawn_at_a_bounded_price(visit):
 
     def spent() -> float:
         metrics = meter.send("Performance.getMetrics")["metrics"]
-        return next(each["value"] for each in metrics if each["name"] == "TaskDuration")
+        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
     visitor.go("/d/chat-busy/")
     drawn(page)
@@ -227,8 +229,8 @@ def test_a_figure_that_cannot_be_loaded_says_so_and_unfolds_its_table(visit, pas
 
 
 def test_strip_and_matrix_have_tables(visit):
-    deployment = scene.a_pair("chat-large", team=a_team("platform"))
-    run: Run = scene.a_run(deployment, {"rejection": "fail", "canary": "fail"})
+    deployment = builders.a_pair("chat-large", team=a_team("platform"))
+    run: Run = builders.a_run(deployment, {"rejection": "fail", "canary": "fail"})
     run.results.filter(check_id="rejection").update(measures=measured.REJECTION)
     run.results.filter(check_id="canary").update(measures=measured.canary())
     page = visit().go(f"/runs/{run.pk}/")

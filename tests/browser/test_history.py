@@ -18,7 +18,7 @@ from kvaudit.server.inquiries.models import LogImport
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def addresses(tmp_path) -> dict[str, str]:
     team = a_team("platform")
-    first, *rest = scene.a_fleet(team, 5)
+    first, *rest = builders.a_fleet(team, 5)
     now = timezone.now()
     Tenant.objects.create(deployment=first, name="acme")
-    before = scene.a_run(
-        first, {"pool": "pass", "version": "fail"}, at=now - timedelta(days=9), measures=scene.LARGE_POOL
+    before = builders.a_run(
+        first, {"pool": "pass", "version": "fail"}, at=now - timedelta(days=9), measures=builders.LARGE_POOL
     )
-    after = scene.a_run(
-        first, {"pool": "fail", "drift": "pass"}, at=now - timedelta(days=1), measures=scene.SHORT_POOL
+    after = builders.a_run(
+        first, {"pool": "fail", "drift": "pass"}, at=now - timedelta(days=1), measures=builders.SHORT_POOL
     )
     Result.objects.filter(run=after, check_id="drift").update(summary=EVIL, measures={"odd": EVIL})
     CheckState.objects.filter(deployment=first, check_id="pool").update(
@@ -45,7 +45,7 @@ def addresses(tmp_path) -> dict[str, str]:
     for check, verdict, start, end in (
         ("canary", "pass", 26, 12), ("rejection", "pass", 26, 12), ("canary", "fail", 3, 2),
     ):  # fmt: skip
-        run = scene.a_run(
+        run = builders.a_run(
             first, {check: verdict}, at=now - timedelta(days=start), fingerprint="0123456789abcdef"
         )
         result = run.results.get()

@@ -16,7 +16,7 @@ from kvaudit.server.audits.models import Evidence, Run
 from kvaudit.server.fleet import session_plans
 from tests.browser.looks import axe, faults
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.session_server import FLEET_FILE
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -28,24 +28,24 @@ EVIL = "<img src=x onerror=alert(1)>\u202e" + "w" * 3_000
 def addresses() -> dict[str, str]:
     """A fleet in which everything there is to show is shown, and where to see it."""
     team = a_team("platform")
-    fleet = scene.a_fleet(team, 9)
+    fleet = builders.a_fleet(team, 9)
     first = fleet[0]
-    scene.a_change(first.nodes.first())
-    scene.a_change(
+    builders.a_change(first.nodes.first())
+    builders.a_change(
         first.nodes.first(), diff=[{"name": "model", "before": None, "after": EVIL, "significant": True}]
     )
-    failed = scene.a_run(
-        first, {**dict.fromkeys(scene.PASSIVE, "pass"), "pool": "fail"}, measures=scene.SHORT_POOL,
+    failed = builders.a_run(
+        first, {**dict.fromkeys(builders.PASSIVE, "pass"), "pool": "fail"}, measures=builders.SHORT_POOL,
         bodies=[b'{"version": "0.5.19", "note": "\xe2\x80\xae<script>alert(1)</script>"}'],
     )  # fmt: skip
     failed.results.filter(check_id="version").update(summary=EVIL, next_step=EVIL, measures={"odd": EVIL})
-    missed = scene.a_run(first, state="missed", trigger="schedule", slots=3)
-    running = scene.a_run(
+    missed = builders.a_run(first, state="missed", trigger="schedule", slots=3)
+    running = builders.a_run(
         fleet[1],
         state="running",
         progress={"nodes": 2, "read": 1, "checks": {"pool": "pass", "version": "running"}},
     )
-    plan = scene.a_plan(first, name="nightly", cron="0 2 * * *", zone="Europe/Berlin")
+    plan = builders.a_plan(first, name="nightly", cron="0 2 * * *", zone="Europe/Berlin")
     described = parse_fleet(FLEET_FILE.format(url="http://10.0.0.2:80/" + "long-path-" * 20)).deployments[0]
     first.session = session_plans.as_json(described.session)
     first.save()
@@ -57,6 +57,7 @@ def addresses() -> dict[str, str]:
         "deployment never audited": f"/d/{fleet[4].slug}/",
         "keys": f"/d/{first.slug}/keys/",
         "session API": f"/d/{first.slug}/session/",
+        "retire": f"/d/{first.slug}/retire/",
         "run failed": f"/runs/{failed.pk}/",
         "run missed": f"/runs/{missed.pk}/",
         "run running": f"/runs/{running.pk}/",

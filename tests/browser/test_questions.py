@@ -18,15 +18,15 @@ from kvaudit.server.fleet.models import Deployment
 from tests.browser.conftest import PASSWORD
 from tests.factories import a_team
 from tests.server.checklists.claims import a_waiver
-from tests.server.incidents.stage import an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import an_incident
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
 def fleet() -> list[Deployment]:
-    return scene.a_fleet(a_team("platform"), 7)
+    return builders.a_fleet(a_team("platform"), 7)
 
 
 def test_on_call_it_failed_at_three_what_do_i_do_now(visit: Any, fleet: list[Deployment]) -> None:
@@ -78,7 +78,7 @@ def test_managers_what_is_waived_by_whom_until_when_and_is_it_getting_better(
 
 
 def test_the_scheduler_what_runs_by_itself_and_what_is_late(visit: Any, fleet: list[Deployment]) -> None:
-    plan = scene.a_plan(fleet[5], name="nightly", cron="0 2 * * *", zone="Europe/Berlin")
+    plan = builders.a_plan(fleet[5], name="nightly", cron="0 2 * * *", zone="Europe/Berlin")
     Overdue.objects.create(plan=plan, deployment=fleet[5], since=timezone.now() - timedelta(hours=3))
     page: Page = visit().go("/")
     expect(page.get_by_role("row", name=re.compile("^chat-005 "))).to_contain_text("overdue")

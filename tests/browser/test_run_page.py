@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from kvaudit.server.audits.models import Evidence, Run, RunEvidence
 from tests.browser.looks import WIDTHS, faults
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.server.web.deployment.figure_measures import REJECTION, canary
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -36,8 +36,8 @@ def evidence(run: Run, name: str, tokens: int, rounds: int, ended: str) -> list[
 
 @pytest.fixture
 def run() -> Run:
-    made = scene.a_run(
-        scene.a_pair("chat-large", team=a_team("platform")), {"rejection": "fail", "canary": "fail"}
+    made = builders.a_run(
+        builders.a_pair("chat-large", team=a_team("platform")), {"rejection": "fail", "canary": "fail"}
     )
     pieces = evidence(made, "N", 681_274, 3, "without nonce")
     made.results.filter(check_id="rejection").update(measures=REJECTION, evidence=pieces)

@@ -14,7 +14,7 @@ from kvaudit.server.inquiries.saved_views.services import save_view
 from tests.browser.looks import faults
 from tests.browser.test_pages import EVIL
 from tests.factories import a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,8 +28,8 @@ PAGES = {
 @pytest.fixture
 def fleet():
     team = a_team("platform")
-    made = scene.a_fleet(team, 9)
-    scene.a_run(made[0], {"pool": "fail"}, measures=scene.SHORT_POOL)
+    made = builders.a_fleet(team, 9)
+    builders.a_run(made[0], {"pool": "fail"}, measures=builders.SHORT_POOL)
     return team
 
 

@@ -20,7 +20,7 @@ from tests.browser.looks import axe, faults
 from tests.browser.settings_rows import channel_pages, ledger_pages, pin_pages
 from tests.browser.test_pages import EVIL
 from tests.factories import a_deployment, a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -49,7 +49,7 @@ def people_pages() -> dict[str, str]:
     create_token(owner=ada, name="stopped", scopes=["read"], actor="system:tests")
     ApiToken.objects.filter(name="stopped").update(revoked_at=now)
     for slug, keyed in (("chat-large", 1), ("chat-mixed", 2), ("chat-small", 0)):
-        pair = scene.a_pair(slug, team=platform)
+        pair = builders.a_pair(slug, team=platform)
         for number, name in enumerate(("audit-a", EVIL[:300])):
             tenant = Tenant.objects.create(deployment=pair, name=name)
             if number < keyed:

@@ -17,7 +17,7 @@ from kvaudit.server.notify.delivery import deliver_due
 from kvaudit.server.notify.models import Channel
 from tests.browser.looks import axe
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -79,7 +79,7 @@ def test_a_webhook_s_secret_is_shown_once(visit):
 
 @pytest.mark.parametrize("javascript", [True, False])
 def test_what_runs_is_pinned_and_the_pin_ended(visit, javascript):
-    scene.a_pair("chat-large", team=a_team("platform"))
+    builders.a_pair("chat-large", team=a_team("platform"))
     page = visit(java_script_enabled=javascript).go("/d/chat-large/")
     page.get_by_role("link", name="Version pins").click()
     page.get_by_label(re.compile("^Reason for")).fill("frozen for the audit")

@@ -10,13 +10,15 @@ from playwright.sync_api import expect
 
 from tests.browser.looks import axe
 from tests.factories import a_team
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_an_export_is_watched_to_its_end(visit):
-    scene.a_run(scene.a_pair("chat-large", team=a_team("platform")), {"pool": "fail", "version": "pass"})
+    builders.a_run(
+        builders.a_pair("chat-large", team=a_team("platform")), {"pool": "fail", "version": "pass"}
+    )
     visitor = visit(color_scheme="dark", viewport={"width": 360, "height": 900})
     page = visitor.go("/history/?verdict=fail")
     page.get_by_role("button", name="CSV with progress").click()

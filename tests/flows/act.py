@@ -37,8 +37,8 @@ def import_(path):
         events=["fail"],
         actor=ACTOR,
     )
-    for each in outcome.deployments:
-        add_file_plans(deployment=each.deployment, plans=each.plans, actor=ACTOR)
+    for imported in outcome.deployments:
+        add_file_plans(deployment=imported.deployment, plans=imported.plans, actor=ACTOR)
 
 
 def audit(slug, checks):

@@ -1,4 +1,4 @@
-"""One house per file; every test in it uses deployments of its own. Imports are inside: Django is not
+"""One product per file; every test in it uses deployments of its own. Imports are inside: Django is not
 set up yet when this file is loaded."""
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.flows.house import House
+    from tests.flows.product import Product
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[House]:
-    from tests.flows.house import House
+def product() -> Iterator[Product]:
+    from tests.flows.product import Product
 
-    opened = House()
+    opened = Product()
     try:
         yield opened.open()
     finally:

@@ -22,7 +22,7 @@ from nacl.public import PrivateKey, SealedBox
 
 from kvaudit.lab.fleet import ENVIRONMENT
 from kvaudit.server.ops import embedded
-from tests.flows.house import ROOT, House
+from tests.flows.product import ROOT, Product
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
@@ -62,7 +62,7 @@ class Lab:
             "model": self.about["model"],
             "context": self.about["context"],
             "consent": True,
-            "nodes": [{"name": f"{each['role']}-0", **each} for each in self.about["nodes"]],
+            "nodes": [{"name": f"{node['role']}-0", **node} for node in self.about["nodes"]],
             "tenants": [
                 {"name": "a", "key_env": "KVAUDIT_LAB_TENANT_A"},
                 {"name": "b", "key_env": "KVAUDIT_LAB_TENANT_B"},
@@ -123,8 +123,8 @@ def entry(lab: Lab, before: Callable[[], object]) -> Iterator[str]:
 
 
 class Flow:
-    def __init__(self, house: House, private: PrivateKey) -> None:
-        self.house, self.private = house, private
+    def __init__(self, product: Product, private: PrivateKey) -> None:
+        self.house, self.private = product, private
         self.pace = 0.0  # seconds that the fixed engine takes for a prompt
 
     def fixed_engine_answers(self) -> None:
@@ -158,21 +158,21 @@ class Flow:
 @pytest.fixture(scope="module")
 def flow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flow]:
     private = PrivateKey.generate()
-    house = House(concurrency=2)
-    house.env |= dict(ENVIRONMENT)
-    house.env |= {
+    product = Product(concurrency=2)
+    product.env |= dict(ENVIRONMENT)
+    product.env |= {
         "SEAL_PUBLIC_KEY": private.public_key.encode(URLSafeBase64Encoder).decode(),
         "LOG_LEVEL": "DEBUG",
     }
     labs: list[Lab] = []
     rooms = ExitStack()
     try:
-        house.open()
+        product.open()
         labs = [
             Lab("--fault", "stale_pages", "--time-scale", "0"),
             Lab("--fault", "healthy", "--time-scale", "0"),
         ]
-        flow = Flow(house, private)
+        flow = Flow(product, private)
         # A customer's request is served before every prompt: what is left in the pool is always the customer's.
         busy = rooms.enter_context(entry(labs[0], lambda: labs[0].customer(f"{SECRET} " * 480)))
         fixed = rooms.enter_context(entry(labs[1], flow.fixed_engine_answers))
@@ -187,11 +187,11 @@ def flow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flow]:
         path = tmp_path_factory.mktemp("fleet") / "fleet.yaml"
         path.write_text(json.dumps(fleet))
         flow.act("import", str(path))
-        house.start_worker()
-        house.start_beat()
+        product.start_worker()
+        product.start_beat()
         yield flow
     finally:
-        house.close()
+        product.close()
         rooms.close()
         for lab in labs:
             lab.stop()

@@ -15,17 +15,17 @@ GOOD = payload("sglang/server_info-single-0.5.22.json")
 
 
 @pytest.fixture(autouse=True)
-def tidy(house):
+def tidy(product):
     yield
     for name in ("worker", "worker-2", "beat"):
-        if name in house.children:
-            house.kill(name)
-    house.do("UPDATE audits_run SET state = 'missed' WHERE state = 'queued'")
-    house.quiet()
+        if name in product.children:
+            product.kill(name)
+    product.do("UPDATE audits_run SET state = 'missed' WHERE state = 'queued'")
+    product.quiet()
 
 
-def state_of(house, deployment):
-    rows = house.rows(
+def state_of(product, deployment):
+    rows = product.rows(
         "SELECT verdict, abs(extract(epoch FROM last_confirmed - now())) < 120 FROM audits_checkstate"
         " WHERE deployment_id = %s AND check_id = 'pool' AND closed_at IS NULL",
         deployment,
@@ -33,8 +33,8 @@ def state_of(house, deployment):
     return rows[0] if rows else None
 
 
-def skew_of(house, name):
-    rows = house.rows("SELECT skew FROM audits_workerclock WHERE name LIKE %s", f"flow-{name}@%")
+def skew_of(product, name):
+    rows = product.rows("SELECT skew FROM audits_workerclock WHERE name LIKE %s", f"flow-{name}@%")
     return rows[0][0] if rows else None
 
 
@@ -43,30 +43,30 @@ def named(what, offset):
 
 
 @pytest.mark.parametrize("offset", ["+2h", "-2h"])
-def test_a_worker_two_hours_off_takes_nothing_says_so_and_hides_nothing(house, offset):
-    house.do("DELETE FROM audits_workerclock")
-    house.start_beat()
-    house.start_worker(env=shifted(offset))
+def test_a_worker_two_hours_off_takes_nothing_says_so_and_hides_nothing(product, offset):
+    product.do("DELETE FROM audits_workerclock")
+    product.start_beat()
+    product.start_worker(env=shifted(offset))
     with background(sglang_node(GOOD)) as node:
         slug = named("alone", offset)
-        made = house.furnish(deployments={slug: [node.url]}, audit=True)[slug]
-        off = house.until(lambda: skew_of(house, "worker"), "the worker notes how far it is off")
+        made = product.build(deployments={slug: [node.url]}, audit=True)[slug]
+        off = product.until(lambda: skew_of(product, "worker"), "the worker notes how far it is off")
         assert abs(off - (7200 if offset == "+2h" else -7200)) < 60
-        house.until(lambda: "takes no work until it is put right" in house.log("worker"), "it says so")
-        assert state_of(house, made) is None
-        house.start_worker(name="worker-2")
-        house.until(lambda: state_of(house, made) == ("pass", True), "another takes the run")
+        product.until(lambda: "takes no work until it is put right" in product.log("worker"), "it says so")
+        assert state_of(product, made) is None
+        product.start_worker(name="worker-2")
+        product.until(lambda: state_of(product, made) == ("pass", True), "another takes the run")
 
 
 @pytest.mark.parametrize("offset", ["+2h", "-2h"])
-def test_a_beat_two_hours_off_rings_all_the_same(house, offset):
-    house.start_beat(env=shifted(offset))
-    house.start_worker()
+def test_a_beat_two_hours_off_rings_all_the_same(product, offset):
+    product.start_beat(env=shifted(offset))
+    product.start_worker()
     with background(sglang_node(GOOD)) as node:
         slug = named("beat", offset)
-        made = house.furnish(deployments={slug: [node.url]}, interval=3600, plan=slug)[slug]
-        house.until(lambda: state_of(house, made) == ("pass", True), "its plan is kept")
-    assert "evoked" not in house.log("worker")
+        made = product.build(deployments={slug: [node.url]}, interval=3600, plan=slug)[slug]
+        product.until(lambda: state_of(product, made) == ("pass", True), "its plan is kept")
+    assert "evoked" not in product.log("worker")
 
 
 AUDIT = """
@@ -85,7 +85,7 @@ def with_pool(tokens):
     return document
 
 
-def test_what_fails_is_seen_between_two_workers_half_a_minute_off(house):
+def test_what_fails_is_seen_between_two_workers_half_a_minute_off(product):
     """As far off as a worker may be: its clock is in nothing that is kept."""
     node_now = [sglang_node(GOOD)]
 
@@ -93,26 +93,28 @@ def test_what_fails_is_seen_between_two_workers_half_a_minute_off(house):
         await node_now[0](request, writer)
 
     with background(node) as server:
-        made = house.furnish(deployments={"in-turn": [server.url]})["in-turn"]
-        house.start_beat()
+        made = product.build(deployments={"in-turn": [server.url]})["in-turn"]
+        product.start_beat()
         for offset, pool, verdict in (
             ("+30s", 412_672, "pass"),
             ("+0", 100_000, "fail"),
             ("-30s", 412_672, "pass"),
         ):
             node_now[0] = sglang_node(with_pool(pool))
-            house.start_worker(env=shifted(offset))
-            asked = house.one("SELECT now()")
-            house._python("-c", AUDIT)
-            house.until(lambda said=verdict: state_of(house, made) == (said, True), f"{verdict} at {offset}")
+            product.start_worker(env=shifted(offset))
+            asked = product.one("SELECT now()")
+            product._python("-c", AUDIT)
+            product.until(
+                lambda said=verdict: state_of(product, made) == (said, True), f"{verdict} at {offset}"
+            )
             # Milliseconds of a round trip are forgiven; a clock 30 s off lies outside.
             within = (
                 "SELECT max(observed_at) BETWEEN %s - interval '2 s' AND now() + interval '2 s'"
                 " FROM audits_result"
             )
-            assert house.one(within, asked), "by the database's time, not 30 s off"
-            house.stop("worker")
-    told = house.rows(
+            assert product.one(within, asked), "by the database's time, not 30 s off"
+            product.stop("worker")
+    told = product.rows(
         "SELECT after FROM audits_statechange WHERE deployment_id = %s AND check_id = 'pool'"
         " AND what = 'verdict' ORDER BY at, id",
         made,

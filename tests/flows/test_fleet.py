@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.flows.house import House
+from tests.flows.product import Product
 from tests.servers import background, hanging, payload, sglang_node
 from tests.waiting import PATIENCE
 
@@ -45,31 +45,37 @@ def fleet():
         yield deployments
 
 
-def audited_while_killing(house, deployments, *, interval, slots, kills):
+def audited_while_killing(product, deployments, *, interval, slots, kills):
     """Let beat audit until ``slots`` of every deployment have ended; ``kills`` are (after so many slots, what),
     each while runs are under way. After each death audits pass again. Returns {slug: deployment id}."""
     patience = interval * slots + PATIENCE
-    house.start_worker()
-    house.start_beat()
-    made = house.furnish(deployments=deployments, interval=interval, budget_seconds=3)
-    back = {"worker": house.start_worker, "postgres": house.start_database, "valkey": house.start_broker}
+    product.start_worker()
+    product.start_beat()
+    made = product.build(deployments=deployments, interval=interval, budget_seconds=3)
+    back = {
+        "worker": product.start_worker,
+        "postgres": product.start_database,
+        "valkey": product.start_broker,
+    }
     for after, what in kills:
-        house.until(lambda after=after: house.one(SLOTS) >= after, f"{after} slots have ended", patience)
-        house.until(lambda: house.one(RUNNING), "a run is under way", patience)
-        house.kill(what)
+        product.until(lambda after=after: product.one(SLOTS) >= after, f"{after} slots have ended", patience)
+        product.until(lambda: product.one(RUNNING), "a run is under way", patience)
+        product.kill(what)
         back[what]()
-        since = house.one("SELECT now()")
-        house.until(
-            lambda since=since: house.one(PASSED_SINCE, since), f"a pass after the death of {what}", patience
+        since = product.one("SELECT now()")
+        product.until(
+            lambda since=since: product.one(PASSED_SINCE, since),
+            f"a pass after the death of {what}",
+            patience,
         )
-    house.until(lambda: house.one(SLOTS) >= slots, f"{slots} slots have ended", patience)
-    house.drain()
+    product.until(lambda: product.one(SLOTS) >= slots, f"{slots} slots have ended", patience)
+    product.drain()
     return made
 
 
-def check(house, made, interval):
+def check(product, made, interval):
     """The invariants; returns how the slots were spent."""
-    rows = house.rows(
+    rows = product.rows(
         "SELECT deployment_id, slot, state, verdict, attempt, id FROM audits_run WHERE slot IS NOT NULL ORDER BY slot"
     )
     by_deployment = {pk: [] for pk in made.values()}
@@ -88,20 +94,20 @@ def check(house, made, interval):
         if not slug.startswith("sound"):
             assert not seen["pass"], f"{slug} passed"
     # A pass has every result behind it, of its last attempt, and all of them pass.
-    assert not house.rows(
+    assert not product.rows(
         "SELECT run.id FROM audits_run run WHERE verdict = 'pass' AND (SELECT count(DISTINCT check_id) FROM"
         " audits_result WHERE run_id = run.id AND verdict = 'pass') <> cardinality(run.checks)"
     )
-    assert not house.rows(
+    assert not product.rows(
         "SELECT run.id FROM audits_run run WHERE verdict = 'pass' AND EXISTS (SELECT 1 FROM audits_result"
         " WHERE run_id = run.id AND verdict = 'fail')"
     )
     # One ledger entry per run that ended, and the chain holds.
-    assert house.one("SELECT count(*) FROM ledger_entry WHERE kind = 'run.finished'") == house.one(
+    assert product.one("SELECT count(*) FROM ledger_entry WHERE kind = 'run.finished'") == product.one(
         "SELECT count(*) FROM audits_run WHERE state = 'finished'"
     )
     # Never two open intervals of one check, none that overlap.
-    assert not house.rows(
+    assert not product.rows(
         "SELECT a.id FROM audits_checkstate a JOIN audits_checkstate b ON a.deployment_id = b.deployment_id"
         " AND a.check_id = b.check_id AND a.id < b.id AND a.since < COALESCE(b.closed_at, 'infinity')"
         " AND b.since < COALESCE(a.closed_at, 'infinity')"
@@ -121,15 +127,15 @@ def check(house, made, interval):
 
 @pytest.mark.drill
 def test_every_slot_once_through_a_death_of_each(fleet):
-    house = House(concurrency=3, LEASE_SECONDS=10, SHORTEST_EXPIRY_SECONDS=6)
+    product = Product(concurrency=3, LEASE_SECONDS=10, SHORTEST_EXPIRY_SECONDS=6)
     try:
-        house.open()
+        product.open()
         made = audited_while_killing(
-            house, fleet, interval=2, slots=8, kills=[(2, "worker"), (4, "valkey"), (6, "postgres")]
+            product, fleet, interval=2, slots=8, kills=[(2, "worker"), (4, "valkey"), (6, "postgres")]
         )
-        spent = check(house, made, 2)
+        spent = check(product, made, 2)
     finally:
-        house.close()
+        product.close()
     print(spent)
     assert spent["rows"] >= 20 * 8
 
@@ -137,20 +143,20 @@ def test_every_slot_once_through_a_death_of_each(fleet):
 @pytest.mark.soak
 @pytest.mark.skipif("KVAUDIT_SOAK" not in os.environ, reason="ten minutes; make soak")
 def test_ten_minutes_of_every_minute(fleet):
-    house = House(
+    product = Product(
         beat_seconds=5, concurrency=3, LEASE_SECONDS=20, HEARTBEAT_SECONDS=2, SHORTEST_EXPIRY_SECONDS=60
     )
     try:
-        house.open()
+        product.open()
         made = audited_while_killing(
-            house,
+            product,
             fleet,
             interval=60,
             slots=10,
             kills=[(2, "worker"), (4, "valkey"), (6, "postgres")],
         )
-        spent = check(house, made, 60)
+        spent = check(product, made, 60)
         print(f"\nten minutes: {spent}")
     finally:
-        house.close()
+        product.close()
     assert spent["rows"] >= 20 * 10

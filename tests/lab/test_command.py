@@ -51,11 +51,11 @@ SPECIFIED = [
 
 def test_faults_lists_every_fault_with_its_report(capsys):
     assert main(["faults", "--json"]) == 0
-    listed = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    listed = {load["name"]: load for load in json.loads(capsys.readouterr().out)}
     assert set(listed) == set(SPECIFIED)
-    without = {name for name, each in listed.items() if not each["reports"]}
+    without = {name for name, item in listed.items() if not item["reports"]}
     assert without <= {"none", "healthy", "flaky", "dripping", "bomb", "redirect"}
-    assert all(len(each["about"]) > 20 for each in listed.values())
+    assert all(len(item["about"]) > 20 for item in listed.values())
     assert main(["faults"]) == 0
     assert "sglang#30233" in capsys.readouterr().out
 

@@ -108,9 +108,9 @@ def test_gateway_cache_answers_for_another_tenant_without_asking_the_engine():
     async def use(lab):
         prompt = frames(AMBER, 500)
         first = await lab.ask(A, prompt, 16, temperature=1.0)
-        served = lab.inside.deployment.nodes[0].meters.requests
+        served = lab.inside.deployment.nodes[0].counters.requests
         second = await lab.ask(B, prompt, 16, temperature=1.0)
-        return first, second, lab.inside.deployment.nodes[0].meters.requests - served
+        return first, second, lab.inside.deployment.nodes[0].counters.requests - served
 
     first, second, asked = with_lab(use, ["gateway_cache"], ENLARGED)
     assert first == second

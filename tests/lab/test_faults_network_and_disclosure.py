@@ -36,7 +36,7 @@ def test_zero_gauges_export_zero_and_keep_the_names(flavour):
     config = LabConfig(flavour=flavour)
     body = _read("/metrics", ["zero_gauges"], config)[1].decode()
     name = "sglang:max_total_num_tokens" if flavour == "sglang" else "vllm:cache_config_info"
-    line = next(each for each in body.splitlines() if each.startswith(name))
+    line = next(splitline for splitline in body.splitlines() if splitline.startswith(name))
     assert line.endswith(" 0.0")
     assert "16384" not in body
     if flavour == "sglang":
@@ -59,9 +59,9 @@ def test_nightly_version(flavour, path, version):
 
 def test_keys_in_server_info_are_read_without_a_key():
     async def use(lab):
-        face = lab.inside.deployment.faces[0]
+        api = lab.inside.deployment.apis[0]
         status, _, _ = await lab.get(lab.inside.node_urls[0], "/server_info")
-        return status, face.document("/server_info")
+        return status, api.document("/server_info")
 
     status, document = with_lab(use, ["keys_in_server_info"])
     assert status == 200

@@ -50,10 +50,10 @@ def test_stale_pages_makes_decode_read_the_pages_of_the_victim():
 def test_both_doors_refuse_and_nothing_is_reserved_in_prefill(faults):
     async def use(lab):
         await lab.ask(A, frames(AMBER, 5_000), 8)
-        before = lab.inside.deployment.nodes[0].meters.uncached_tokens
+        before = lab.inside.deployment.nodes[0].counters.uncached_tokens
         status, said = await lab.ask(B, frames(WALNUT, OVER), 64)
         nodes = lab.inside.deployment.nodes
-        assert nodes[0].meters.uncached_tokens == before, "no forward pass for a rejected prompt"
+        assert nodes[0].counters.uncached_tokens == before, "no forward pass for a rejected prompt"
         assert all(node.idle for node in nodes)
         return status, said, 2 in lab.reads.decode or 2 in lab.reads.prefill
 
@@ -81,8 +81,8 @@ def test_fixed_0_5_20_drops_the_result_and_leaves_decode_waiting():
         status, said = await lab.ask(B, frames(WALNUT, OVER), 64)
         took = asyncio.get_running_loop().time() - start
         prefill, decode = lab.inside.deployment.nodes
-        assert prefill.meters.uncached_tokens == 1, "the placeholder was computed"
-        assert decode.meters.transfer_failed == 1
+        assert prefill.counters.uncached_tokens == 1, "the placeholder was computed"
+        assert decode.counters.transfer_failed == 1
         streamed = await lab.stream(B, {"prompt": frames(WALNUT, OVER), "max_tokens": 8})
         return status, said, took, streamed
 

@@ -86,7 +86,7 @@ def test_lease_expiry_frees_pages_before_the_slow_reader_comes():
         prefill, decode = lab.inside.deployment.nodes
         foreign = {reader for reader, seen in lab.reads.decode.items() if (seen[:500] != reader).any()}
         await asyncio.sleep(2)
-        return prefill.meters, decode.meters, foreign, prefill.idle
+        return prefill.counters, decode.counters, foreign, prefill.idle
 
     prefill, decode, foreign, idle = with_lab(use, ["lease_expiry"], NO_CACHE)
     assert prefill.expired_leases > 0
@@ -100,6 +100,6 @@ def test_one_request_at_a_time_never_meets_an_expired_lease():
     async def use(lab):
         for n in range(4):
             assert await lab.text(n % 2, frames(AMBER, 2_000, nonce("pebble")), 7) == " pebble"
-        return lab.inside.deployment.nodes[0].meters.expired_leases
+        return lab.inside.deployment.nodes[0].counters.expired_leases
 
     assert with_lab(use, ["lease_expiry"], NO_CACHE) == 0

@@ -20,7 +20,11 @@ def test_the_fleet_file_is_one_that_the_importer_takes():
     text = json.dumps(fleet_file(described))
     fleet = parse_fleet(text)
     assert fleet.problems == ()
-    assert [each.slug for each in fleet.deployments] == ["lab-leaking", "lab-fixed", "lab-shifting"]
+    assert [deployment.slug for deployment in fleet.deployments] == [
+        "lab-leaking",
+        "lab-fixed",
+        "lab-shifting",
+    ]
     assert not any(secret in text for secret in ENVIRONMENT.values()), "names of variables, never keys"
     keys = {tenant.key for tenant in LabConfig().tenants} | {"sk-lab-node"}
     assert set(ENVIRONMENT.values()) == keys

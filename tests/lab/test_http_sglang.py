@@ -18,7 +18,7 @@ PAYLOADS = Path(__file__).parent.parent / "payloads" / "sglang"
 def _shape(value):
     """Keys and types of a document; numbers are one type, lists show their first element."""
     if isinstance(value, dict):
-        return {name: _shape(each) for name, each in value.items()}
+        return {name: _shape(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_shape(value[0])] if value else []
     return (
@@ -76,7 +76,7 @@ def test_loads_and_workers_have_every_field():
     _covers(json.loads((PAYLOADS / "v1_loads-dp2-0.5.22.json").read_text()), loads)
     real = json.loads((PAYLOADS / "workers-gateway.json").read_text())
     _covers(real, workers)
-    assert [each["worker_type"] for each in workers["workers"]] == ["prefill", "decode"]
+    assert [worker["worker_type"] for worker in workers["workers"]] == ["prefill", "decode"]
     assert denied == 401, "a tenant's key does not open the control plane"
 
 

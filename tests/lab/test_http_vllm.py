@@ -28,9 +28,9 @@ def recorded(name):
 
 def shape(value):
     if isinstance(value, dict):
-        return {name: shape(each) for name, each in value.items()}
+        return {name: shape(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [shape(each) for each in value[:1]]
+        return [shape(item) for item in value[:1]]
     return (
         "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
     )

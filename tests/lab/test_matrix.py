@@ -9,7 +9,7 @@ from kvaudit.auditor import checks
 from kvaudit.auditor.checks import MODULES as CHECKS
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.lab import expectations, matrix
-from kvaudit.lab.expectations import ROWS, Row
+from kvaudit.lab.expectations import ROWS, Expectation
 from kvaudit.lab.faults import known
 
 
@@ -47,7 +47,9 @@ def test_the_passive_checks_find_what_is_expected(fault):
 
 
 def _one(monkeypatch, expected: Mapping[str, str]):
-    monkeypatch.setattr(matrix, "ROWS", (Row("stale_pages", ("stale_pages",), expected, expectations.SMALL),))
+    monkeypatch.setattr(
+        matrix, "ROWS", (Expectation("stale_pages", ("stale_pages",), expected, expectations.SMALL),)
+    )
 
 
 @pytest.mark.parametrize(("expected", "code"), [("fail", 0), ("pass", 1)])

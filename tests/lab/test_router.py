@@ -46,9 +46,9 @@ def test_only_tenants_complete(key):
 def test_rooms_and_salts_of_the_client_are_overwritten():
     async def use(lab):
         seen = []
-        face = lab.inside.deployment.faces[0]
-        parse = face.parse
-        face.parse = lambda path, body: seen.append(body) or parse(path, body)
+        api = lab.inside.deployment.apis[0]
+        parse = api.parse
+        api.parse = lambda path, body: seen.append(body) or parse(path, body)
         await lab.ask(A, "hello", 1, bootstrap_room=7, cache_salt="mine", extra_key="theirs")
         return seen[0]
 
@@ -70,7 +70,7 @@ def test_a_client_that_leaves_frees_both_legs(streamed, after):
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         await asyncio.sleep(0.05)
-        return [(node.idle, node.meters.generated_tokens) for node in lab.inside.deployment.nodes]
+        return [(node.idle, node.counters.generated_tokens) for node in lab.inside.deployment.nodes]
 
     assert [idle for idle, _ in with_lab(use)] == [True, True]
 

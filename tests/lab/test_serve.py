@@ -89,7 +89,7 @@ def test_the_demo_fleet_keeps_its_addresses_over_a_restart(tmp_path):
     found = []
     for _ in range(2):
         with process("fleet", "--state", str(tmp_path)) as (about, _running):
-            found.append({each["slug"]: each["entry"] for each in about["deployments"]})
+            found.append({deployment["slug"]: deployment["entry"] for deployment in about["deployments"]})
     assert found[0] == found[1]
     assert set(found[0]) == {"lab-leaking", "lab-fixed", "lab-shifting"}
 
@@ -110,7 +110,9 @@ def test_answers_over_sockets_are_not_held_back():
         running = await serve(LabConfig(time_scale=0))
         async with Client(running.node_urls[0], allow=[("GET", "/v1/models")]) as client:
             await client.get("/v1/models")
-            accepted = [each for server in running.servers for each in server.server_state.connections]
+            accepted = [
+                connection for server in running.servers for connection in server.server_state.connections
+            ]
             at_once = [
                 each.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
                 for each in accepted

@@ -45,5 +45,5 @@ def test_there_is_something_of_each_kind(wheel: Path) -> None:
 def test_licences_go_with_it(wheel: Path) -> None:
     with ZipFile(wheel) as archive:
         names = archive.namelist()
-    assert any(re.fullmatch(r"kvaudit-[^/]+\.dist-info/licenses/LICENSE", each) for each in names)
+    assert any(re.fullmatch(r"kvaudit-[^/]+\.dist-info/licenses/LICENSE", name) for name in names)
     assert "kvaudit/_static/plotly/LICENSE.txt" in names

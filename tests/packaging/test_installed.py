@@ -69,7 +69,7 @@ def flags_of(lab: dict[str, Any], *, entry: bool = False) -> list[str]:
 
 
 def keys_of(lab: dict[str, Any]) -> dict[str, str]:
-    return {f"KEY_{letter}": each["key"] for letter, each in zip("AB", lab["tenants"], strict=False)}
+    return {f"KEY_{letter}": tenant["key"] for letter, tenant in zip("AB", lab["tenants"], strict=False)}
 
 
 # The fast part: the base installation alone
@@ -154,7 +154,7 @@ def test_probe_of_a_healthy_lab_with_and_without_statistics(installed: Installer
     from kvaudit.auditor.checks import CHECKS
     from kvaudit.auditor.checks.prefix.verdict import DRIFTED
 
-    asked = [each.id for each in CHECKS.values() if not each.opt_in and each.id != "drift"]
+    asked = [check.id for check in CHECKS.values() if not check.opt_in and check.id != "drift"]
     with a_lab(installed(*LAB), "--fault", "healthy") as lab:
         flags = [*flags_of(lab, entry=True), "--json"]
         base = report_of(installed().run("probe", *asked, *flags, **keys_of(lab)))["results"]
@@ -174,7 +174,7 @@ def test_the_lab_by_itself(installed: Installer) -> None:
     lab = installed(*LAB)
     faults = lab.run("lab", "faults", "--json")
     assert faults.returncode == 0, faults.stderr
-    names = {each["name"] for each in json.loads(faults.stdout)}
+    names = {fault["name"] for fault in json.loads(faults.stdout)}
     assert "stale_pages" in names
     matrix = lab.run(
         "lab", "matrix", "--fault", "stale_pages", "--check", "canary", "--check", "pool", "--check", "prefix"

@@ -109,7 +109,7 @@ def install(wheel: Path, extras: tuple[str, ...], folder: Path) -> Installed:
     (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
     for distribution in distributions(wheel, extras):
         for top in {
-            each.parts[0] for each in distribution.files or () if each.parts[0] not in ("..", "__pycache__")
+            file.parts[0] for file in distribution.files or () if file.parts[0] not in ("..", "__pycache__")
         }:
             link = site / top
             if not link.exists():

@@ -18,10 +18,10 @@ from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import opening, traffic_gate
 from kvaudit.server.incidents.models import Incident, Kind, Quarantine
 from kvaudit.server.inquiries.exposure.report import statement_of
-from kvaudit.server.inquiries.exposure.timespans import Standing
-from kvaudit.server.web.fleet.page import Row
+from kvaudit.server.inquiries.exposure.timespans import SpanStatus
+from kvaudit.server.web.fleet.page import FleetRow
 from tests.server.checklists.claims import a_waiver
-from tests.server.incidents.stage import a_result, a_target, stands
+from tests.server.incidents.builders import a_result, a_state, a_target
 
 pytestmark = pytest.mark.django_db
 
@@ -33,11 +33,11 @@ def failed(check: str, severity: str) -> Deployment:
     """Everything had passed; then this failed, an hour ago."""
     deployment, now = a_target(), timezone.now()
     for name in checks.MODULES:
-        stands(a_result(deployment, name, at=now - 3 * HOUR))
+        a_state(a_result(deployment, name, at=now - 3 * HOUR))
     result = a_result(deployment, check, "fail", at=now - HOUR, severity=severity)
     type(result).objects.filter(pk=result.pk).update(severity=severity)
     result.refresh_from_db()
-    stands(result, before="pass")
+    a_state(result, before="pass")
     opening.consume()
     return deployment
 
@@ -56,9 +56,9 @@ def test_every_consumer_says_the_same(check: str, severity: str) -> None:
 
     now = timezone.now()
     standing = {span.standing for span in statement_of(deployment, now - HOUR / 2, now).spans}
-    assert (Standing.LEAKING in standing) is leak, "exposure report"
+    assert (SpanStatus.LEAKING in standing) is leak, "exposure report"
     if incident is not None:
-        assert Standing.BOUNDED not in standing, "no hour of an incident is bounded"
+        assert SpanStatus.BOUNDED not in standing, "no hour of an incident is bounded"
 
     rows = Assessed.objects.filter(pk=deployment.pk).standings().rows
     cells = {key: cell for key, cell in rows[0].cells.items() if check in cell.item.checks}
@@ -72,7 +72,7 @@ def test_every_consumer_says_the_same(check: str, severity: str) -> None:
 
     status = status_of(Deployment.objects.get(pk=deployment.pk))
     assert status.verdict is Verdict.FAIL or check in checks.where("planned_only")
-    row = Row(deployment.pk, deployment.slug, "", "", status)
+    row = FleetRow(deployment.pk, deployment.slug, "", "", status)
     assert row.told.startswith("shown by") is leak, "fleet page"
     answer = traffic_gate.answer(deployment)
     if check not in traffic_gate.NOT_ASKED:

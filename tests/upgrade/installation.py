@@ -37,7 +37,7 @@ def restore(server: embedded.Postgres, database: str = embedded.DATABASE) -> Non
     assert done.returncode == 0, done.stderr
 
 
-def furnish(state: Path, look: Callable[[psycopg.Connection[Any]], None] = lambda _: None) -> None:
+def fill_release(state: Path, look: Callable[[psycopg.Connection[Any]], None] = lambda _: None) -> None:
     """Make the state folder that ``make up`` of that release left behind when it was stopped: data, keys, static
     files as they were kept then, and the variables of its own last start. ``look`` sees the database as it was."""
     (state / "run").mkdir(parents=True)

@@ -43,7 +43,7 @@ Rows = dict[str, int]
 
 
 def public_half(state: Path) -> str:
-    from kvaudit.server.ops.up import _public_half
+    from kvaudit.server.ops.own_variables import _public_half
 
     return _public_half(state / "secrets" / "seal_private_key")
 
@@ -192,7 +192,7 @@ def before() -> Iterator[Before]:
     folder = new_state()
     folder.mkdir()
     found = Before(folder)
-    installation.furnish(folder, found.look)
+    installation.fill_release(folder, found.look)
     yield found
     shutil.rmtree(folder.parent, ignore_errors=True)
 

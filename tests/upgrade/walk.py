@@ -32,12 +32,12 @@ def patterns() -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def look(resolver: Any, prefix: str) -> None:
-        for each in resolver.url_patterns:
-            if isinstance(each, URLPattern):
-                if each.name:
-                    found[prefix + each.name] = each
+        for pattern in resolver.url_patterns:
+            if isinstance(pattern, URLPattern):
+                if pattern.name:
+                    found[prefix + pattern.name] = pattern
             else:
-                look(each, prefix + (f"{each.namespace}:" if each.namespace else ""))
+                look(pattern, prefix + (f"{pattern.namespace}:" if pattern.namespace else ""))
 
     look(get_resolver(), "")
     return found

@@ -1,1 +1,1 @@
-"""Known bugs by engine and version, and version pins. See docs/advisories.md."""
+"""Matches known bugs by engine and version, and version pins. See docs/advisories.md."""

@@ -65,7 +65,7 @@ def _problem(entry: Mapping[str, Any], seen: set[str]) -> str:
         if entry[name] not in allowed:
             return f"{name} must be one of {', '.join(allowed)}"
     for name in ("references", "conditions", "circumstances"):
-        if not all(isinstance(each, str) for each in entry.get(name, [])):
+        if not all(isinstance(item, str) for item in entry.get(name, [])):
             return f"{name} must be a list of texts"
     try:
         for text in (entry.get("affected"), *(entry.get("pair") or {}).values()):

@@ -13,6 +13,7 @@ from kvaudit.auditor.advisories.load import Advisory, AdvisorySet, shipped
 from kvaudit.auditor.advisories.match import Match, Subject, matches
 from kvaudit.auditor.advisories.pins import engine_id
 from kvaudit.auditor.advisories.versions import Build, parse_build
+from kvaudit.auditor.engines import RECOGNISABLE
 from kvaudit.auditor.text.quoting import nearest, quoted
 from kvaudit.auditor.verdict import Verdict
 
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     listing = actions.add_parser("list", help="all shipped advisories")
     matching = actions.add_parser("match", help="which advisories apply to a version")
     for each in (listing, matching):
-        each.add_argument("--engine", default="", help="sglang, vllm, trtllm, lmcache, ...")
+        each.add_argument("--engine", default="", help=f"{', '.join(RECOGNISABLE)}, lmcache, ...")
         each.add_argument("--json", action="store_true", help="print JSON")
     matching.add_argument("--version", default="", help="as the engine or its image tag says it")
     matching.add_argument(
@@ -68,18 +69,19 @@ def _parser() -> argparse.ArgumentParser:
 def _list(given: argparse.Namespace) -> int:
     engine = engine_id(given.engine)
     known = shipped()
-    chosen = [each for each in known.advisories if not engine or engine in _names(each)]
+    chosen = [advisory for advisory in known.advisories if not engine or engine in _names(advisory)]
     if engine and not chosen:
         raise _Usage(_no_engine(engine, known))
     if given.json:
-        rows = [_row(each) for each in chosen]
+        rows = [_row(advisory) for advisory in chosen]
         _write(
             json.dumps({"schema": SCHEMA, "version": known.version, "advisories": rows}, ensure_ascii=False)
         )
         return 0
-    for each in chosen:
+    for advisory in chosen:
         _write(
-            f"{each.id}  {each.severity:8}  {each.engine} {each.affected or '(range unknown)'}: {each.title}"
+            f"{advisory.id}  {advisory.severity:8}  {advisory.engine} "
+            f"{advisory.affected or '(range unknown)'}: {advisory.title}"
         )
     _write(f"{len(chosen)} advisories, set {known.version}")
     return 0
@@ -90,10 +92,10 @@ def _match(given: argparse.Namespace) -> int:
         raise _Usage("match needs --engine, such as --engine sglang --version 0.5.19")
     known = shipped()
     engine, build = engine_id(given.engine), parse_build(given.version)
-    components = dict(_pair(each) for each in given.component)
+    components = dict(_pair(component) for component in given.component)
     if engine not in _engines(known):
         raise _Usage(_no_engine(engine, known))
-    said = dict(_condition(each) for each in given.condition)
+    said = dict(_condition(condition) for condition in given.condition)
     found = matches(Subject(engine, build, components, lambda name: said.get(name)))
     verdict = _verdict(found, build)
     if given.json:
@@ -106,23 +108,23 @@ def _match(given: argparse.Namespace) -> int:
             "engine": engine,
             "build": {"text": build.text, "kind": build.kind, "why": build.why},
             "matches": [
-                {**_row(each.advisory), "outcome": each.outcome, "undecided": list(each.asks)}
-                for each in found
+                {**_row(match.advisory), "outcome": match.outcome, "undecided": list(match.asks)}
+                for match in found
             ],
         }
         _write(json.dumps(document, ensure_ascii=False))
         return verdict.exit_code
-    for each in found:
-        asks = f" [undecided: {', '.join(each.asks)}]" if each.asks else ""
+    for match in found:
+        asks = f" [undecided: {', '.join(match.asks)}]" if match.asks else ""
         _write(
-            f"{each.outcome:9}  {each.advisory.id}  {each.advisory.severity:8}  {each.advisory.title}{asks}"
+            f"{match.outcome:9}  {match.advisory.id}  {match.advisory.severity:8}  {match.advisory.title}{asks}"
         )
     _write(_summary(verdict, found, engine, build))
     return verdict.exit_code
 
 
 def _verdict(found: Sequence[Match], build: Build) -> Verdict:
-    outcomes = {each.outcome for each in found}
+    outcomes = {match.outcome for match in found}
     if "applies" in outcomes:
         return Verdict.FAIL
     if "undecided" in outcomes or build.kind not in ("release", "candidate"):
@@ -132,12 +134,12 @@ def _verdict(found: Sequence[Match], build: Build) -> Verdict:
 
 def _summary(verdict: Verdict, found: Sequence[Match], engine: str, build: Build) -> str:
     name = f"{engine} {build.text or 'without a version'}"
-    ids = [each.advisory.id for each in found if each.outcome == "applies"]
+    ids = [match.advisory.id for match in found if match.outcome == "applies"]
     if verdict is Verdict.FAIL:
         return f"{name} is affected by {', '.join(ids)}."
     if verdict is Verdict.PASS:
         return f"No listed advisory matches {name}. That is not evidence of isolation."
-    asks = sorted({ask for each in found if each.outcome == "undecided" for ask in each.asks})
+    asks = sorted({ask for match in found if match.outcome == "undecided" for ask in match.asks})
     doubt = "" if build.kind in ("release", "candidate") else f" The version {build.why}."
     question = f" Say with --condition whether these hold: {', '.join(asks)}." if asks else ""
     return f"Whether an advisory applies to {name} is undecided.{doubt}{question}"
@@ -177,7 +179,7 @@ def _names(advisory: Advisory) -> tuple[str, ...]:
 
 
 def _engines(known: AdvisorySet) -> list[str]:
-    return sorted({name for each in known.advisories for name in _names(each)})
+    return sorted({name for advisory in known.advisories for name in _names(advisory)})
 
 
 def _row(advisory: Advisory) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Traits of a running engine that date its build, beside or instead of its version string.
+"""Dates a running engine's build by its traits, beside or instead of its version string.
 
 A trait shows that a build has a release's features, not that it has the fix of a bug: on a
 development build either may have landed first. Found by comparing released wheels.

@@ -1,4 +1,4 @@
-"""The shipped advisories: edited as ``advisories.yaml``, read from the compiled ``advisories.json``."""
+"""Loads the shipped advisories: edited as ``advisories.yaml``, read from the compiled ``advisories.json``."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ class AdvisorySet:
 
     def by_id(self, advisory_id: str) -> Advisory:
         """KeyError when there is none with this id."""
-        for each in self.advisories:
-            if each.id == advisory_id:
-                return each
+        for advisory in self.advisories:
+            if advisory.id == advisory_id:
+                return advisory
         raise KeyError(advisory_id)
 
 
@@ -68,8 +68,8 @@ def parse(stored: Mapping[str, Any]) -> AdvisorySet:
     """The compiled form -> `AdvisorySet`; its shape is proved when it is compiled."""
     advisories = tuple(map(_advisory, stored["advisories"]))
     by_engine: dict[str, tuple[Advisory, ...]] = {}
-    for each in advisories:
-        by_engine[each.engine] = (*by_engine.get(each.engine, ()), each)
+    for advisory in advisories:
+        by_engine[advisory.engine] = (*by_engine.get(advisory.engine, ()), advisory)
     return AdvisorySet(str(stored["version"]), advisories, by_engine)
 
 

@@ -1,4 +1,4 @@
-"""Which advisories apply to a process, and how sure that is.
+"""Decides which advisories apply to a process, and how sure that is.
 
 An advisory **applies** when every range that it names holds and every condition is met. It is
 **undecided** when exactly what would decide it can be asked for: one range or some conditions. It is
@@ -101,7 +101,9 @@ def _speaking_of(subject: Subject) -> list[Advisory]:
     """The shipped advisories about this engine or a component that is there, in their order."""
     by_engine = shipped().by_engine
     names = {name for name in by_engine if _present(name, subject)}
-    return sorted((each for name in names for each in by_engine[name]), key=lambda each: each.id)
+    return sorted(
+        (advisory for name in names for advisory in by_engine[name]), key=lambda advisory: advisory.id
+    )
 
 
 def _present(name: str, subject: Subject) -> bool:

@@ -1,4 +1,4 @@
-"""The names that decide something: components and conditions that advisories speak of.
+"""Checks names of components and conditions against those that advisories speak of.
 
 A misspelt name would decide nothing, silently: an advisory that is never matched. So every name that a
 person gives goes through here, and is refused with the name that was meant.
@@ -37,14 +37,17 @@ _READ = ("nixl", "mooncake", "lmcache")
 def components() -> frozenset[str]:
     """Engines, connectors and stores whose version an advisory may ask for, or an engine shows."""
     return frozenset(
-        {name for each in shipped().advisories for name in (each.engine, *dict(each.pair))} | set(_READ)
+        {name for advisory in shipped().advisories for name in (advisory.engine, *dict(advisory.pair))}
+        | set(_READ)
     )
 
 
 @cache
 def conditions() -> frozenset[str]:
     """What an advisory may ask; a component's name says that it is there."""
-    return components() | {condition for each in shipped().advisories for condition in each.conditions}
+    return components() | {
+        condition for advisory in shipped().advisories for condition in advisory.conditions
+    }
 
 
 def component(name: str) -> str:

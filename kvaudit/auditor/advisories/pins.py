@@ -1,4 +1,4 @@
-"""Version pins: policy of the form ``sglang>=0.5.22``, one engine and a PEP 440 range."""
+"""Parses version pins, the policy which builds are allowed: ``sglang>=0.5.22``, one engine and a PEP 440 range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Version strings as engines and image tags write them, and PEP 440 ranges over what they may mean.
+"""Parses version strings as engines and image tags write them, and compares what they may mean with PEP 440
+ranges.
 
 A build is an interval: a release is one point, ``0.5.20.dev7`` is anywhere between itself and
 0.5.20, ``0.5.22-1`` is 0.5.22 or 0.5.22.post1. A range holds for a build when it holds everywhere in

@@ -1,5 +1,5 @@
-"""The checks, a package each: what a check is (`descriptor.Check`) stands in its ``__init__.py``, how it asks in
-``probe.py``, how it decides in ``verdict.py``. They are found by looking into this folder, so there is no list to keep.
+"""Finds the checks, a package each: ``__init__.py`` describes it (`descriptor.Check`), ``probe.py`` asks,
+``verdict.py`` judges. They are found by looking into this folder, so there is no list to keep.
 
 Descriptors are read here at once; what asks is imported when it is asked for.
 """

@@ -1,4 +1,5 @@
-"""What a check is: observe (talks to the target) and judge (pure), with what it needs and costs.
+"""Defines what a check implements (`Probe`: observe talks to the target, judge is pure) and what it gets to see
+(`Audit`).
 
 A check sees an `Audit`: the nodes as the runner read them, what the operator declared, the rules,
 and what only history knows. It never sees a database, a request or another check.

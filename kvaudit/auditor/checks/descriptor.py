@@ -1,5 +1,6 @@
-"""What a check is, in one place. Plans, gate, states, compliance, incidents, exposure reports, messages and pages ask
-the descriptor; none of them keeps a list of checks of its own, since lists that were kept apart came to disagree."""
+"""Defines `Check`, the one description of a check that everything else asks. Plans, gate, states, compliance,
+incidents, exposure reports, messages and pages ask the descriptor; none of them keeps a list of checks of its
+own, since lists that were kept apart came to disagree."""
 
 from __future__ import annotations
 

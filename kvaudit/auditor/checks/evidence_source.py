@@ -1,5 +1,5 @@
-"""Which request a piece of evidence belongs to. It is said in the evidence's source, so that a list of hundreds can
-be read, and pages read it back: ``POST /v1/completions, N+1 (8,187 tokens), tenant b, round 7, refused``."""
+"""Writes into the source of a piece of evidence which request it belongs to, and reads it back, so that a list
+of hundreds can be searched by eye: ``POST /v1/completions, N+1 (8,187 tokens), tenant b, round 7, refused``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ASKED = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedRequest:
     """One request of a check. ``round`` counts from 1; ``ended`` is an `Outcome`'s word or "without nonce"."""
 
     call: str
@@ -34,7 +34,7 @@ class Asked:
     ended: str
 
 
-def told(reply: Reply, found: Trial) -> tuple[Evidence, ...]:
+def labelled_evidence(reply: Reply, found: Trial) -> tuple[Evidence, ...]:
     """The reply's evidence, its source saying which request it was and how that ended."""
     ended = WITHOUT_NONCE if found.wrong else found.outcome.value
     said = (
@@ -44,12 +44,12 @@ def told(reply: Reply, found: Trial) -> tuple[Evidence, ...]:
     return tuple(replace(item, source=item.source + said) for item in reply.evidence)
 
 
-def asked_in(source: str) -> Asked | None:
+def asked_request(source: str) -> AskedRequest | None:
     """What a source says of its request; None where it says nothing (a reading, or an older release)."""
     found = _ASKED.match(source)
     if found is None:
         return None
-    return Asked(
+    return AskedRequest(
         call=found["call"],
         name=found["name"],
         tokens=int(found["tokens"].replace(",", "") or 0),

@@ -1,5 +1,5 @@
-"""Reading back what a check has measured. Rows come out of a database or a file, so each is looked at before it is
-believed."""
+"""Reads measures of a stored result back, tolerantly. Rows come out of a database or a file, so each is looked
+at before it is believed."""
 
 from __future__ import annotations
 

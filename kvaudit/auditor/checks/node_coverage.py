@@ -1,4 +1,4 @@
-"""Sentences and lists that every passive check needs: which nodes were read, which were not."""
+"""Tells which nodes of an audit were read and which were not, as lists and sentences for every passive check."""
 
 from __future__ import annotations
 

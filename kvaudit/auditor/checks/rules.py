@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from kvaudit.auditor.checks.trials import Say
+from kvaudit.auditor.checks.trials import ResultBuilder
 from kvaudit.auditor.verdict import Result, Verdict
 
 Seen = TypeVar("Seen")
@@ -26,7 +26,7 @@ class Rule(Generic[Seen]):
     warn: bool = False
 
 
-def first_that_holds(rules: Sequence[Rule[Seen]], seen: Seen, result: Say) -> Result:
+def first_that_holds(rules: Sequence[Rule[Seen]], seen: Seen, result: ResultBuilder) -> Result:
     """The result of the first rule that holds; the last one must hold always."""
     for rule in rules:
         if summary := rule.sentence(seen):

@@ -1,4 +1,5 @@
-"""What active checks share: trials and their classes, the void rule, and the result where nobody could ask."""
+"""Reduces replies to trials, and holds what the active checks share: the void rule and the result where nobody
+could ask."""
 
 from __future__ import annotations
 
@@ -130,7 +131,7 @@ MOST_KEPT = 1_200
 """Pieces of one result: request, answer and sealed text of every request of a full canary, which asks 360."""
 
 
-def kept(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:
+def distinct_evidence(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:
     """Evidence of a result, each body once for every request, the newest ``most`` pieces when there are more."""
     return tuple({(item.sha256, item.source): item for item in evidence[-most:]}.values())
 
@@ -143,7 +144,7 @@ MORE_TOKENS = (
 
 
 def needed(stopped: str) -> str:
-    """What a check needs that stopped for this reason: `Spent` names the prompt tokens that ran out."""
+    """What a check needs that stopped for this reason: `TokenUsage` names the prompt tokens that ran out."""
     return MORE_TOKENS if "prompt tokens" in stopped else MORE_TIME
 
 
@@ -156,7 +157,7 @@ def unfinished(done: int, planned: int, of: str, reason: str) -> str:
     return f"{done} of {planned} {of} were done and {missing} {'is' if missing == 1 else 'are'} missing: {reason}"
 
 
-class Say(Protocol):
+class ResultBuilder(Protocol):
     """A check's result, by what differs from one of its verdicts to the next."""
 
     def __call__(
@@ -164,14 +165,25 @@ class Say(Protocol):
     ) -> Result: ...
 
 
-def saying(check: str, measures: dict[str, Any], does_not_prove: str, evidence: Sequence[Evidence]) -> Say:
-    """What a judge says its results with. ``measures`` may be filled until the result is made."""
+def result_builder(
+    check: str, measures: dict[str, Any], does_not_prove: str, evidence: Sequence[Evidence]
+) -> ResultBuilder:
+    """A function that builds a judge's results: check, measures and evidence are the same in each. ``measures``
+    may be filled until the result is made."""
 
     def result(
         verdict: Verdict, summary: str, next_step: str, severity: str = "", warn: bool = False
     ) -> Result:
         return Result(
-            check, verdict, summary, measures, next_step, does_not_prove, warn, severity, kept(evidence)
+            check,
+            verdict,
+            summary,
+            measures,
+            next_step,
+            does_not_prove,
+            warn,
+            severity,
+            distinct_evidence(evidence),
         )
 
     return result
@@ -195,7 +207,9 @@ def key_refused(trials: Iterable[Trial]) -> str:
     return f"The entry refused the key of tenant {refused.tenant} ({refused.status}): nothing was learnt."
 
 
-def nothing_learnt(result: Say, trials: Iterable[Trial], sightings: Iterable[Sighting] = ()) -> Result | None:
+def nothing_learnt(
+    result: ResultBuilder, trials: Iterable[Trial], sightings: Iterable[Sighting] = ()
+) -> Result | None:
     """The *error* that comes before whatever else a verdict would say: our own matcher is at fault, or a key was
     refused. None where neither is so."""
     if any(one.decoy for one in sightings):
@@ -210,7 +224,7 @@ def nothing_learnt(result: Say, trials: Iterable[Trial], sightings: Iterable[Sig
     return None
 
 
-def no_longer_healthy(result: Say, after: str, problem: str) -> Result:
+def no_longer_healthy(result: ResultBuilder, after: str, problem: str) -> Result:
     """The *fail* of a deployment that did not survive what it was asked."""
     return result(
         Verdict.FAIL,

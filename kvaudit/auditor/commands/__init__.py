@@ -1,1 +1,1 @@
-"""Subcommands of the ground floor: arguments in, one line or one report out, exit code back."""
+"""Subcommands that need no server: arguments in, one line or one report out, exit code back."""

@@ -1,4 +1,5 @@
-"""What the commands share: argparse with our exit codes, the flags that describe a target, printing."""
+"""Parses the arguments that the commands share: argparse with our exit codes, the flags that describe a target,
+printing."""
 
 from __future__ import annotations
 

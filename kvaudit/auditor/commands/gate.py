@@ -40,6 +40,7 @@ class Outcome:
 
 
 def parser() -> flags.Parser:
+    """The flags of ``kvaudit gate``."""
     made = flags.Parser(
         prog="kvaudit gate",
         description="Reads pool and version of the given nodes and says whether they may take traffic. "
@@ -90,9 +91,9 @@ def _server(given: Namespace) -> Any:
         if given.token_env:
             raise flags.UsageError("--token-env is the token for --server; give --server URL as well.")
         return None
-    from kvaudit.auditor.commands.server_gate import prepared
+    from kvaudit.auditor.commands.server_gate import server_of
 
-    return prepared(given)
+    return server_of(given)
 
 
 async def _gate(

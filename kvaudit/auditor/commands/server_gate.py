@@ -33,7 +33,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ServerVerdict:
     """What the server answered, or the sentence why it did not."""
 
     verdict: Verdict
@@ -44,7 +44,7 @@ class Said:
         return {**self.body, "verdict": self.verdict.value, "summary": self.summary}
 
 
-def prepared(given: Namespace, environ: Mapping[str, str] | None = None) -> Server:
+def server_of(given: Namespace, environ: Mapping[str, str] | None = None) -> Server:
     """The server that the flags describe; `UsageError` with a sentence."""
     environ = os.environ if environ is None else environ
     if not given.deployment:
@@ -67,7 +67,7 @@ def prepared(given: Namespace, environ: Mapping[str, str] | None = None) -> Serv
     return Server(given.server, given.deployment, token, given.ca_file)
 
 
-async def ask(server: Server, document: Mapping[str, Any]) -> Said:
+async def ask(server: Server, document: Mapping[str, Any]) -> ServerVerdict:
     """Send our report and take the server's verdict; unreachable, refused or unreadable is *error*."""
     path = f"/api/v1/deployments/{server.slug}/gate"
     try:
@@ -81,14 +81,14 @@ async def ask(server: Server, document: Mapping[str, Any]) -> Said:
         async with client:
             answer = await client.request("POST", path, content=orjson.dumps(document, default=str))
     except TransportError as error:
-        return Said(Verdict.ERROR, f"The kvaudit server could not be asked: {error}")
+        return ServerVerdict(Verdict.ERROR, f"The kvaudit server could not be asked: {error}")
     where = f"{server.url}{path}"
     if answer.status in (401, 403):
-        return Said(
+        return ServerVerdict(
             Verdict.ERROR, f"{where} answered {answer.status}: the token behind --token-env is refused."
         )
     if answer.status == 404:
-        return Said(
+        return ServerVerdict(
             Verdict.ERROR, f"{where} answered 404: no deployment {server.slug!r} that this token may see."
         )
     try:
@@ -96,10 +96,10 @@ async def ask(server: Server, document: Mapping[str, Any]) -> Said:
     except orjson.JSONDecodeError:
         body = None
     if answer.status != 200 or not isinstance(body, dict) or "verdict" not in body:
-        return Said(
+        return ServerVerdict(
             Verdict.ERROR, f"{where} answered {answer.status} without a verdict: is that a kvaudit server?"
         )
     verdict = Verdict.parse(body["verdict"])
     summary = body.get("summary")
     said = summary if isinstance(summary, str) and summary else f"the server says {verdict.value}."
-    return Said(verdict, said, body)
+    return ServerVerdict(verdict, said, body)

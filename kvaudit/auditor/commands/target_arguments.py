@@ -1,4 +1,4 @@
-"""The targets that the flags of a command describe, with everything that reaches their nodes."""
+"""Builds the targets that a command's flags describe, with everything that reaches their nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def chosen(arguments: argparse.Namespace, environ: Mapping[str, str] | None = No
         )
     except targets.TargetError as error:
         raise UsageError(str(error)) from None
-    reached = replace(target, nodes=tuple(_reached(each, arguments, environ) for each in target.nodes))
+    reached = replace(target, nodes=tuple(_reached(node, arguments, environ) for node in target.nodes))
     return (_asked(reached, arguments, environ),)
 
 

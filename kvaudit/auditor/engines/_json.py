@@ -1,4 +1,4 @@
-"""Safe access to JSON that a stranger wrote: nothing here raises, nothing here recurses.
+"""Reads JSON that a stranger wrote, safely: nothing here raises, nothing here recurses.
 
 orjson refuses NaN, invalid UTF-8 and nesting beyond its limit by raising; the parsers that follow
 look at fixed places of the tree only.

@@ -1,4 +1,4 @@
-"""Prometheus text, read leniently: a line that cannot be understood is skipped, never an error.
+"""Parses Prometheus text leniently: a line that cannot be understood is skipped, never an error.
 
 Labels come and go between releases and bodies may be cut or hostile, so lines are only split by
 name at first; labels and values are parsed when a name is asked for.

@@ -1,4 +1,4 @@
-"""How completions are asked for and read: the OpenAI shapes that engines share, with their differences.
+"""Builds requests for completions and parses their answers, in the OpenAI shapes that engines share.
 
 A `Dialect` is pure: it builds request bodies out of prompts that are already encoded, and reads
 payloads (a whole answer, or one frame of a stream) into what they said. An adapter that has one names
@@ -35,8 +35,8 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What an answer should be like."""
+class CompletionOptions:
+    """What is asked of an answer: model, length, temperature, salt, and whether it is streamed."""
 
     model: str
     max_tokens: int
@@ -54,9 +54,9 @@ class Call:
 
 
 @dataclass(slots=True)  # not frozen: one is made per frame, and freezing costs half of that
-class Said:
-    """What one payload said. ``cumulative`` text replaces what earlier frames said. ``code`` is the
-    status that an error inside a 200 names, None where it names none."""
+class ParsedPayload:
+    """What one payload says. ``cumulative`` text replaces what earlier frames said. ``code`` is the status that
+    an error inside a 200 names, None where it names none."""
 
     text: str = ""
     cumulative: bool = False
@@ -129,19 +129,19 @@ class Dialect:
     shares: Mapping[str, str] = {"pool_share": "vllm:kv_cache_usage_perc"}
     """Our name -> a gauge between 0 and 1; of several series (ranks) the largest counts."""
 
-    def call(self, mode: Mode, prompt: Prompt, wish: Wish) -> Call:
+    def call(self, mode: Mode, prompt: Prompt, options: CompletionOptions) -> Call:
         """The request for this prompt; ValueError when the mode cannot carry it."""
         fields: dict[str, Any] = {
-            "model": wish.model,
-            "max_tokens": wish.max_tokens,
-            "temperature": wish.temperature,
+            "model": options.model,
+            "max_tokens": options.max_tokens,
+            "temperature": options.temperature,
         }
-        if wish.stream:
+        if options.stream:
             fields |= {"stream": True, "stream_options": {"include_usage": True}}
-        if wish.salt is not None:
+        if options.salt is not None:
             if mode not in self.salted_modes:
                 raise ValueError(f"{mode.value} cannot carry a cache salt")
-            fields[self.salt_field] = wish.salt
+            fields[self.salt_field] = options.salt
         if mode is Mode.CHAT_TEXT:
             fields["messages"] = [{"role": "user", "content": _text(prompt)}]
             return Call(self.chat, orjson.dumps(fields))
@@ -149,13 +149,13 @@ class Dialect:
             return Call(self.completions, orjson.dumps(fields | {"prompt": _text(prompt)}))
         return Call(self.completions, _with_ids(fields, b"prompt", prompt))
 
-    def said(self, payload: Any) -> Said:
+    def parse(self, payload: Any) -> ParsedPayload:
         """What a whole answer or one stream frame says. Never raises on arbitrary JSON."""
         if not isinstance(payload, dict):
-            return Said(error="the answer is no JSON object")
+            return ParsedPayload(error="the answer is no JSON object")
         choices = payload.get("choices")
         text, finish = _choices(choices)
-        said = Said(text, False, finish)
+        said = ParsedPayload(text, False, finish)
         if (
             "error" in payload
             or (choices is None and "choices" not in payload)
@@ -174,9 +174,9 @@ class Dialect:
                 said.cached_tokens = _count(details.get("cached_tokens"))
         return said
 
-    def word(self, payload: Any, model: str, build: str) -> str | None:
-        """The text of a frame that says nothing but its next text, of this model and build, as nearly all
-        do; None for any other, which `said` reads whole."""
+    def next_text(self, payload: Any, model: str, build: str) -> str | None:
+        """The text of a frame that says nothing but its next text, of this model and build, as nearly all do;
+        None for any other, which `parse` reads whole."""
         if payload.__class__ is not dict or payload.get("model") != model or payload.get("usage"):
             return None
         if (

@@ -1,4 +1,4 @@
-"""What an engine adapter must say, and nothing more.
+"""Defines what an engine adapter must implement, and nothing more.
 
 An adapter names the only paths that may be asked of its engine, and turns the answers into `EngineFacts` with a pure
 function. The fetching is the same for all and lives in `kvaudit.auditor.engines.fetch`; docs/engines.md shows how to

@@ -64,7 +64,7 @@ async def read_node(
 ) -> NodeReading:
     """Read one node within ``seconds``. ``adapters`` as from `adapters_for`; with ``declared`` the
     first of them is what the operator says it is. Never raises for anything the node does."""
-    session = _Session(client, seconds)
+    session = _NodeSession(client, seconds)
     found = await session.recognise(adapters[:1] if declared else adapters, identify_only=True)
     if found is None and declared and not session.hopeless:
         other = await session.recognise(adapters[1:], identify_only=True)
@@ -94,7 +94,7 @@ def _missing(facts: EngineFacts) -> list[str]:
     return [name for name, reading in needed.items() if not reading.known]
 
 
-class _Session:
+class _NodeSession:
     """The answers of one node, gathered step by step under one deadline."""
 
     def __init__(self, client: Client, seconds: float) -> None:

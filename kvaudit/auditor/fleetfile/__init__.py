@@ -1,4 +1,4 @@
-"""The fleet file, schema ``kvaudit.fleet/1``: who serves what, where, for whom.
+"""Reads fleet files, schema ``kvaudit.fleet/1``: who serves what, where, for whom.
 
 Secrets are never in such a file, only the names of environment variables that hold them; values of
 key fields are never repeated in a problem, since somebody may have pasted the key itself. The

@@ -1,4 +1,4 @@
-"""A line of a fleet file to show beside its mistake, without what could be a key.
+"""Shows the line of a fleet file that a mistake is on, without what could be a key.
 
 What is shown is chosen, not what is hidden: values of known fields that hold no secrets. A key may have
 been pasted anywhere else, and a password looks like a word.

@@ -17,7 +17,7 @@ from kvaudit.auditor.fleetfile.keys import equal_variables
 from kvaudit.auditor.fleetfile.reader import MOST_PROBLEMS
 from kvaudit.auditor.fleetfile.schema import FleetDeployment, FleetFile, FleetNode, FleetTenant, Problem
 from kvaudit.auditor.fleetfile.tree import Unreadable, decode
-from kvaudit.auditor.fleetfile.values import Wrong
+from kvaudit.auditor.fleetfile.values import InvalidValue
 from kvaudit.auditor.text.quoting import quoted
 
 T = TypeVar("T")
@@ -41,17 +41,20 @@ def parse(content: str | bytes) -> FleetFile:
 
 
 class _Rows:
+    """Gathers deployments and nodes row by row, and the problems of each row."""
+
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self.deployments: dict[str, FleetDeployment] = {}
         self.nodes: dict[str, list[FleetNode]] = {}
         self.used: dict[tuple[str, str, str], int] = {}  # (slug, name or url, value) -> its line
 
-    def wrong(self, line: int, sentence: str) -> None:
+    def add_problem(self, line: int, sentence: str) -> None:
         if len(self.problems) <= MOST_PROBLEMS:
             self.problems.append(Problem(line, sentence))
 
     def file(self, text: str) -> FleetFile:
+        """Read the whole file: its deployments, and the problems of its rows."""
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         try:
             columns = self.header(next(reader, []))
@@ -61,52 +64,59 @@ class _Rows:
                 if len(self.problems) > MOST_PROBLEMS:
                     break
         except csv.Error as problem:
-            self.wrong(reader.line_num, f"The line is no valid CSV: {problem}.")
+            self.add_problem(reader.line_num, f"The line is no valid CSV: {problem}.")
         if not self.deployments and not self.problems:
-            self.wrong(0, "The file holds no node: give at least one row below the header.")
+            self.add_problem(0, "The file holds no node: give at least one row below the header.")
         whole = (
-            replace(each, nodes=tuple(self.nodes.get(each.slug, ()))) for each in self.deployments.values()
+            replace(deployment, nodes=tuple(self.nodes.get(deployment.slug, ())))
+            for deployment in self.deployments.values()
         )
         return FleetFile(tuple(whole), tuple(sorted(self.problems)))
 
     def header(self, cells: list[str]) -> list[str]:
+        """Check the names of the columns and return them; [] where no row can be read by them."""
         columns = [cell.strip().lower() for cell in cells]
         if not any(columns):
-            self.wrong(1, f"The first line must name the columns: {', '.join(COLUMNS)}.")
+            self.add_problem(1, f"The first line must name the columns: {', '.join(COLUMNS)}.")
             return []
         if len(columns) > 2 * len(COLUMNS):
-            self.wrong(1, f"The first line names {len(columns):,} columns; there are {len(COLUMNS)}.")
+            self.add_problem(1, f"The first line names {len(columns):,} columns; there are {len(COLUMNS)}.")
             return []
         for name in columns:
             if name not in COLUMNS:
-                self.wrong(1, f"The column {quoted(name)} is unknown; {values.suggestion(name, COLUMNS)}")
+                self.add_problem(
+                    1, f"The column {quoted(name)} is unknown; {values.suggestion(name, COLUMNS)}"
+                )
             elif columns.count(name) > 1:
-                self.wrong(1, f"The column {quoted(name)} appears more than once.")
+                self.add_problem(1, f"The column {quoted(name)} appears more than once.")
         for name in REQUIRED:
             if name not in columns:
-                self.wrong(1, f"The column {name!r} is missing.")
+                self.add_problem(1, f"The column {name!r} is missing.")
         return [] if self.problems else columns
 
     def row(self, columns: list[str], cells: list[str], line: int) -> None:
+        """Read one row: a node, and on its deployment's first row the deployment."""
         if len(cells) != len(columns):
-            self.wrong(line, f"The row has {len(cells)} cells, the header names {len(columns)} columns.")
+            self.add_problem(
+                line, f"The row has {len(cells)} cells, the header names {len(columns)} columns."
+            )
             return
         fields = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if cell.strip()}
         for name, cell in fields.items():
             if _formula(cell):
-                self.wrong(
+                self.add_problem(
                     line, f"{name} begins with {cell[0]!r}, which a spreadsheet runs as a formula; remove it."
                 )
                 return
         slug = self.read(line, fields, "slug", values.slug, "")
         if "slug" not in fields:
-            self.wrong(line, "The row has no slug: say which deployment the node belongs to.")
+            self.add_problem(line, "The row has no slug: say which deployment the node belongs to.")
         known = self.deployments.get(slug)
         described = self.deployment(fields, slug, line)
         node = self.node(fields, line, len(self.nodes.get(slug, ())))
         if known is None:
             if same := equal_variables(described.tenants):
-                self.wrong(line, same)
+                self.add_problem(line, same)
             if slug and node:
                 self.deployments[slug] = described
                 self.add(slug, node, line)
@@ -120,7 +130,7 @@ class _Rows:
         for what, value in (("name", node.name), ("URL", node.url)):
             first = self.used.setdefault((slug, what, value if what == "name" else value.lower()), line)
             if first != line:
-                self.wrong(
+                self.add_problem(
                     line, f"The node {what} {quoted(value, longest=120)} was already used on line {first}."
                 )
         self.nodes.setdefault(slug, []).append(node)
@@ -135,11 +145,11 @@ class _Rows:
             first, now = getattr(known, name), getattr(described, name)
             if name == "tenants":
                 first, now = (
-                    [(each.name, each.key_env) for each in first],
-                    [(each.name, each.key_env) for each in now],
+                    [(deployment.name, deployment.key_env) for deployment in first],
+                    [(deployment.name, deployment.key_env) for deployment in now],
                 )
             if first != now:
-                self.wrong(
+                self.add_problem(
                     line,
                     f"{name} of {known.slug} differs from line {known.line}; one deployment has one value.",
                 )
@@ -169,7 +179,7 @@ class _Rows:
 
     def node(self, fields: dict[str, str], line: int, index: int) -> FleetNode | None:
         if "url" not in fields:
-            self.wrong(line, "The row has no url: give the address of the node.")
+            self.add_problem(line, "The row has no url: give the address of the node.")
             return None
         url = self.read(line, fields, "url", values.url, "")
         role = self.read(line, fields, "role", lambda value: values.choice(value, "role", values.ROLES), "")
@@ -190,13 +200,15 @@ class _Rows:
             key, equals, variable = part.partition("=")
             try:
                 if not equals:
-                    raise Wrong(f"{name} must be written name=VARIABLE, several separated by semicolons.")
+                    raise InvalidValue(
+                        f"{name} must be written name=VARIABLE, several separated by semicolons."
+                    )
                 key = read_key(key.strip())
                 if key in found:
-                    raise Wrong(f"{name} names {quoted(key)} twice.")
+                    raise InvalidValue(f"{name} names {quoted(key)} twice.")
                 found[key] = values.variable(variable, name)
-            except Wrong as problem:
-                self.wrong(line, str(problem))
+            except InvalidValue as problem:
+                self.add_problem(line, str(problem))
         return list(found.items())
 
     def read(self, line: int, fields: dict[str, str], name: str, reader: Callable[[Any], T], default: T) -> T:
@@ -204,8 +216,8 @@ class _Rows:
             return default
         try:
             return reader(fields[name])
-        except Wrong as problem:
-            self.wrong(line, str(problem))
+        except InvalidValue as problem:
+            self.add_problem(line, str(problem))
             return default
 
     def text(self, line: int, fields: dict[str, str], name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kvaudit.auditor.checks import MODULES
 from kvaudit.auditor.fleetfile import values
 from kvaudit.auditor.fleetfile.keys import equal_variables
-from kvaudit.auditor.fleetfile.reader import Enough, Reader
+from kvaudit.auditor.fleetfile.reader import Reader, TooManyProblems
 from kvaudit.auditor.fleetfile.schema import (
     SCHEMA,
     FleetDeployment,
@@ -18,8 +18,8 @@ from kvaudit.auditor.fleetfile.schema import (
     FleetTenant,
     FleetWindow,
 )
-from kvaudit.auditor.fleetfile.tree import Branch, Unreadable, grow
-from kvaudit.auditor.fleetfile.values import Wrong
+from kvaudit.auditor.fleetfile.tree import Unreadable, YamlNode, compose
+from kvaudit.auditor.fleetfile.values import InvalidValue
 from kvaudit.auditor.text.quoting import quoted
 
 if TYPE_CHECKING:
@@ -54,42 +54,46 @@ CONSENT_FIELDS = ("given", "by", "reason")
 def parse(content: str | bytes) -> FleetFile:
     """The deployments of a YAML fleet file and its problems; never raises for its content."""
     try:
-        root = grow(content)
+        root = compose(content)
     except Unreadable as unreadable:
         return FleetFile(problems=(unreadable.problem,))
     reader = _FleetReader()
     try:
         return reader.file(root)
-    except Enough:
+    except TooManyProblems:
         return FleetFile(problems=tuple(sorted(reader.problems)))
 
 
 class _FleetReader(Reader):
     """The shape of ``kvaudit.fleet/1``."""
 
-    def file(self, root: Branch) -> FleetFile:
+    def file(self, root: YamlNode) -> FleetFile:
         fields = self.fields(root, "The file", FILE_FIELDS)
         if fields is None:
             return FleetFile(problems=tuple(self.problems))
         schema = fields.get("schema")
         if schema is None:
-            self.wrong(root.line, f"The file must say schema: {SCHEMA}.")
+            self.add_problem(root.line, f"The file must say schema: {SCHEMA}.")
         elif schema.value != SCHEMA:
-            self.wrong(
+            self.add_problem(
                 schema.line, f"The schema is {values.kind_of(schema.value)}; this version reads {SCHEMA}."
             )
         found = []
         listed = fields.get("deployments")
         if listed is None:
-            self.wrong(root.line, "The file has no deployments: list at least one.")
+            self.add_problem(root.line, "The file has no deployments: list at least one.")
         else:
-            found = [each for each in map(self.deployment, self.items(listed, "deployments")) if each]
+            found = [
+                deployment
+                for deployment in map(self.deployment, self.items(listed, "deployments"))
+                if deployment
+            ]
             if not listed.value:
-                self.wrong(listed.line, "deployments is empty: list at least one.")
-        self.unique([(each.slug, each.line) for each in found], "slug")
+                self.add_problem(listed.line, "deployments is empty: list at least one.")
+        self.unique([(deployment.slug, deployment.line) for deployment in found], "slug")
         return FleetFile(tuple(found), tuple(sorted(self.problems)))
 
-    def deployment(self, branch: Branch) -> FleetDeployment | None:
+    def deployment(self, branch: YamlNode) -> FleetDeployment | None:
         fields = self.fields(branch, "A deployment", DEPLOYMENT_FIELDS)
         if fields is None:
             return None
@@ -101,15 +105,17 @@ class _FleetReader(Reader):
             if (each := self.node(item, index)) is not None
         )
         if not nodes and len(self.problems) == before:
-            self.wrong(branch.line, "The deployment lists no nodes: give the URL of each process to audit.")
-        tenants = self.each(fields.get("tenants"), "tenants", self.tenant)
-        plans = self.each(fields.get("plans"), "plans", self.plan)
+            self.add_problem(
+                branch.line, "The deployment lists no nodes: give the URL of each process to audit."
+            )
+        tenants = self.read_items(fields.get("tenants"), "tenants", self.tenant)
+        plans = self.read_items(fields.get("plans"), "plans", self.plan)
         if same := equal_variables(tenants):
-            self.wrong(fields["tenants"].line, same)
-        self.unique([(each.name, each.line) for each in nodes], "node name")
-        self.unique([(each.url.lower(), each.line) for each in nodes], "node URL")
-        self.unique([(each.name, each.line) for each in tenants], "tenant name")
-        self.unique([(each.name, each.line) for each in plans], "plan name")
+            self.add_problem(fields["tenants"].line, same)
+        self.unique([(node.name, node.line) for node in nodes], "node name")
+        self.unique([(node.url.lower(), node.line) for node in nodes], "node URL")
+        self.unique([(tenant.name, tenant.line) for tenant in tenants], "tenant name")
+        self.unique([(plan.name, plan.line) for plan in plans], "plan name")
         return FleetDeployment(
             slug=self.required(fields, branch, "slug", values.slug, ""),
             nodes=nodes,
@@ -137,21 +143,21 @@ class _FleetReader(Reader):
             consent=consent[0],
             consent_by=consent[1],
             consent_reason=consent[2],
-            windows=self.each(fields.get("windows"), "windows", self.window),
+            windows=self.read_items(fields.get("windows"), "windows", self.window),
             plans=plans,
             tenants=tenants,
             session=self.session(fields.get("session")),
             line=branch.line,
         )
 
-    def session(self, branch: Branch | None) -> SessionPlan | None:
+    def session(self, branch: YamlNode | None) -> SessionPlan | None:
         if branch is None:
             return None
         from kvaudit.auditor.fleetfile.session import read_session  # seldom there: the gate starts without
 
         return read_session(self, branch)
 
-    def node(self, branch: Branch, index: int) -> FleetNode | None:
+    def node(self, branch: YamlNode, index: int) -> FleetNode | None:
         fields = self.fields(branch, "A node", NODE_FIELDS)
         if fields is None:
             return None
@@ -171,7 +177,7 @@ class _FleetReader(Reader):
             line=branch.line,
         )
 
-    def tenant(self, branch: Branch) -> FleetTenant | None:
+    def tenant(self, branch: YamlNode) -> FleetTenant | None:
         fields = self.fields(branch, "A tenant", TENANT_FIELDS)
         if fields is None:
             return None
@@ -184,7 +190,7 @@ class _FleetReader(Reader):
             line=branch.line,
         )
 
-    def window(self, branch: Branch) -> FleetWindow | None:
+    def window(self, branch: YamlNode) -> FleetWindow | None:
         fields = self.fields(branch, "A window", WINDOW_FIELDS)
         if fields is None:
             return None
@@ -200,7 +206,7 @@ class _FleetReader(Reader):
             zone=self.optional(fields, "zone", values.zone, "UTC"),
         )
 
-    def plan(self, branch: Branch) -> FleetPlan | None:
+    def plan(self, branch: YamlNode) -> FleetPlan | None:
         fields = self.fields(branch, "A plan", PLAN_FIELDS)
         if fields is None:
             return None
@@ -210,13 +216,13 @@ class _FleetReader(Reader):
             if (check := self.value(item, lambda value: values.choice(value, "a check", MODULES), ""))
         )
         if not checks:
-            self.wrong(branch.line, "A plan must name its checks, such as [version, pool, drift].")
+            self.add_problem(branch.line, "A plan must name its checks, such as [version, pool, drift].")
         interval = self.optional(fields, "every", lambda value: values.duration(value, "every"), None)
         cron = self.optional(fields, "cron", values.cron, "")
         if ("every" in fields) == ("cron" in fields):
-            self.wrong(branch.line, "A plan must say either every (such as 1h) or cron, and not both.")
+            self.add_problem(branch.line, "A plan must say either every (such as 1h) or cron, and not both.")
         elif interval is not None and interval < values.SHORTEST_INTERVAL:
-            self.wrong(
+            self.add_problem(
                 branch.line, f"every is {interval} s; at least {values.SHORTEST_INTERVAL} s are needed."
             )
         return FleetPlan(
@@ -226,7 +232,7 @@ class _FleetReader(Reader):
             zone=self.optional(fields, "zone", values.zone, "UTC"),
             interval=interval,
             jitter=self.optional(fields, "jitter", lambda value: values.duration(value, "jitter"), 0),
-            windows=self.each(fields.get("windows"), "windows", self.window),
+            windows=self.read_items(fields.get("windows"), "windows", self.window),
             budget_tokens=self.tokens(fields, "budget_tokens"),
             budget_seconds=self.optional(
                 fields, "budget_seconds", lambda value: values.duration(value, "budget_seconds"), None
@@ -234,7 +240,7 @@ class _FleetReader(Reader):
             line=branch.line,
         )
 
-    def consent(self, branch: Branch | None) -> tuple[bool, str, str]:
+    def consent(self, branch: YamlNode | None) -> tuple[bool, str, str]:
         if branch is None or branch.kind == "scalar":
             given = (
                 self.value(branch, lambda value: values.boolean(value, "consent"), False) if branch else False
@@ -244,13 +250,13 @@ class _FleetReader(Reader):
         given = self.required(fields, branch, "given", lambda value: values.boolean(value, "given"), False)
         return given, self.text(fields, "by"), self.text(fields, "reason")
 
-    def pins(self, branch: Branch | None) -> tuple[str, ...] | None:
+    def pins(self, branch: YamlNode | None) -> tuple[str, ...] | None:
         if branch is None:
             return None
         found = (self.value(item, values.pin, "") for item in self.items(branch, "pins"))
         return tuple(pin for pin in found if pin)
 
-    def conditions(self, branch: Branch | None) -> tuple[tuple[str, bool], ...]:
+    def conditions(self, branch: YamlNode | None) -> tuple[tuple[str, bool], ...]:
         return self.pairs(
             branch,
             "conditions",
@@ -258,20 +264,20 @@ class _FleetReader(Reader):
             lambda value: values.boolean(value, "a condition"),
         )
 
-    def headers(self, branch: Branch | None) -> tuple[tuple[str, str], ...]:
+    def headers(self, branch: YamlNode | None) -> tuple[tuple[str, str], ...]:
         return self.pairs(
             branch, "headers_env", values.header, lambda value: values.variable(value, "a header's variable")
         )
 
-    def one_authorization(self, fields: Mapping[str, Branch]) -> None:
+    def one_authorization(self, fields: Mapping[str, YamlNode]) -> None:
         """A bearer key and an Authorization header would both be sent."""
         headers = fields.get("headers_env")
         if headers is None or headers.kind != "mapping" or "key_env" not in fields:
             return
         if any(str(key.value).strip().lower() == "authorization" for key, _ in headers.value):
-            self.wrong(headers.line, "key_env already sends Authorization; give one of the two.")
+            self.add_problem(headers.line, "key_env already sends Authorization; give one of the two.")
 
-    def pointers(self, branch: Branch | None) -> tuple[tuple[str, str], ...]:
+    def pointers(self, branch: YamlNode | None) -> tuple[tuple[str, str], ...]:
         return self.pairs(
             branch, "pointers", lambda key: values.choice(key, "pointer", values.POINTERS), _pointer
         )
@@ -280,5 +286,5 @@ class _FleetReader(Reader):
 def _pointer(value: object) -> str:
     text = values.plain_text(value, "a pointer", longest=200)
     if not text.startswith("/") and "#/" not in text and not text.isdigit():
-        raise Wrong(f"A pointer {quoted(text)} must be a JSON pointer such as /pool/capacity.")
+        raise InvalidValue(f"A pointer {quoted(text)} must be a JSON pointer such as /pool/capacity.")
     return text

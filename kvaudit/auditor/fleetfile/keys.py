@@ -1,4 +1,4 @@
-"""Keys as people write them, and whether two tenants hold one and the same.
+"""Finds the key in a header as people write it, and tells whether two tenants hold the same one.
 
 Telling tenants apart takes two keys: with one, what a tenant gets back of the other is its own, and every
 check of isolation would pass by construction.

@@ -1,4 +1,4 @@
-"""What a fleet file says, as plain values. Lengths are tokens, times of day are ``HH:MM`` in ``zone``."""
+"""Defines what a fleet file says, as plain values. Lengths are tokens, times of day are ``HH:MM`` in ``zone``."""
 
 from __future__ import annotations
 

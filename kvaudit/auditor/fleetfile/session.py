@@ -21,8 +21,8 @@ from kvaudit.auditor.checks.session.api import (
 from kvaudit.auditor.engines.generic.pointers import pointer_problem
 from kvaudit.auditor.fleetfile import values
 from kvaudit.auditor.fleetfile.reader import Reader
-from kvaudit.auditor.fleetfile.tree import Branch
-from kvaudit.auditor.fleetfile.values import Wrong
+from kvaudit.auditor.fleetfile.tree import YamlNode
+from kvaudit.auditor.fleetfile.values import InvalidValue
 from kvaudit.auditor.text.quoting import quoted
 
 FIELDS = ("url", "steps", "pool", "largest", "wait", "without")
@@ -35,7 +35,7 @@ LONGEST_BODY = 4_000
 """Characters of a body's template: a person reads it before it is approved."""
 
 
-def read_session(reader: Reader, branch: Branch) -> SessionPlan | None:
+def read_session(reader: Reader, branch: YamlNode) -> SessionPlan | None:
     """The plan, or None with the problems noted in ``reader``."""
     before = len(reader.problems)
     fields = reader.fields(branch, "session", FIELDS)
@@ -62,22 +62,24 @@ def read_session(reader: Reader, branch: Branch) -> SessionPlan | None:
 
 def _largest(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= 10**9:
-        raise Wrong(f"largest must be a whole number of at least 1, not {values.kind_of(value)}.")
+        raise InvalidValue(f"largest must be a whole number of at least 1, not {values.kind_of(value)}.")
     return value
 
 
 def _wait(value: object) -> int:
     seconds = values.duration(value, "wait")
     if seconds > LONGEST_WAIT:
-        raise Wrong(
+        raise InvalidValue(
             f"wait is {seconds} s; at most {LONGEST_WAIT} s are waited for a session to end by itself."
         )
     return seconds
 
 
-def _steps(reader: Reader, branch: Branch | None, parent: Branch) -> tuple[tuple[str, tuple[Step, ...]], ...]:
+def _steps(
+    reader: Reader, branch: YamlNode | None, parent: YamlNode
+) -> tuple[tuple[str, tuple[Step, ...]], ...]:
     if branch is None:
-        reader.wrong(parent.line, f"session has no steps: describe {', '.join(NEEDED)}.")
+        reader.add_problem(parent.line, f"session has no steps: describe {', '.join(NEEDED)}.")
         return ()
     fields = reader.fields(branch, "steps", (*NEEDED, *OPTIONAL))
     if fields is None:
@@ -87,12 +89,12 @@ def _steps(reader: Reader, branch: Branch | None, parent: Branch) -> tuple[tuple
     for name in (*NEEDED, *OPTIONAL):
         if name not in fields:
             if name in NEEDED:
-                reader.wrong(branch.line, f"steps has no {name}; the check cannot do without it.")
+                reader.add_problem(branch.line, f"steps has no {name}; the check cannot do without it.")
             continue
         given = fields[name]
         items = reader.items(given, name) if given.kind == "list" else [given]
         if not items or len(items) > MOST_IN_A_STEP:
-            reader.wrong(given.line, f"{name} must have between 1 and {MOST_IN_A_STEP} requests.")
+            reader.add_problem(given.line, f"{name} must have between 1 and {MOST_IN_A_STEP} requests.")
         read = tuple(
             step for item in items[:MOST_IN_A_STEP] if (step := _step(reader, item, name, known)) is not None
         )
@@ -100,7 +102,7 @@ def _steps(reader: Reader, branch: Branch | None, parent: Branch) -> tuple[tuple
         if name == "claim":
             captured = {each for step in read for each, _ in step.capture}
             if read and "id" not in captured:
-                reader.wrong(
+                reader.add_problem(
                     given.line, "claim must capture id: without it no other step can name the session."
                 )
             known |= captured
@@ -109,15 +111,17 @@ def _steps(reader: Reader, branch: Branch | None, parent: Branch) -> tuple[tuple
             and read
             and not any("{{marker}}" in step.body + step.path for step in read)
         ):
-            reader.wrong(
+            reader.add_problem(
                 given.line, f"{name} writes no {{{{marker}}}}, so nothing of it could be found again."
             )
         if name == "echo" and read and not any("{{nonce}}" in step.body + step.path for step in read):
-            reader.wrong(given.line, "echo sends no {{nonce}}, so no answer could be told from another.")
+            reader.add_problem(
+                given.line, "echo sends no {{nonce}}, so no answer could be told from another."
+            )
     return tuple(found)
 
 
-def _step(reader: Reader, branch: Branch, name: str, known: set[str]) -> Step | None:
+def _step(reader: Reader, branch: YamlNode, name: str, known: set[str]) -> Step | None:
     fields = reader.fields(branch, f"A request of {name}", STEP_FIELDS)
     if fields is None:
         return None
@@ -132,7 +136,7 @@ def _step(reader: Reader, branch: Branch, name: str, known: set[str]) -> Step | 
     )
     for hole in dict.fromkeys(names_in(step.path) + names_in(step.body)):
         if hole not in known:
-            reader.wrong(
+            reader.add_problem(
                 branch.line,
                 f"{name} uses {{{{{hole[:40]}}}}}, which is none of {', '.join(sorted(known))}; claim must capture it.",
             )
@@ -142,14 +146,14 @@ def _step(reader: Reader, branch: Branch, name: str, known: set[str]) -> Step | 
 def _path(value: object) -> str:
     text = values.plain_text(value, "path", longest=500)
     if problem := path_problem(text):
-        raise Wrong(f"{problem[0].upper()}{problem[1:]}.")
+        raise InvalidValue(f"{problem[0].upper()}{problem[1:]}.")
     return text
 
 
 def _name(value: object) -> str:
     text = values.plain_text(value, "a captured name", longest=31)
     if not NAME.fullmatch(text) or text in OWN_NAMES:
-        raise Wrong(
+        raise InvalidValue(
             f"A captured name {quoted(text)} must be lower-case letters, digits and underscores, and none of "
             f"{', '.join(OWN_NAMES)}."
         )
@@ -159,25 +163,25 @@ def _name(value: object) -> str:
 def _pointer(value: object) -> str:
     text = values.plain_text(value, "a pointer", longest=200)
     if problem := pointer_problem("capacity", text):
-        raise Wrong(problem.replace("the pointer capacity", "the pointer") + ".")
+        raise InvalidValue(problem.replace("the pointer capacity", "the pointer") + ".")
     return text
 
 
-def _body(reader: Reader, branch: Branch) -> str:
+def _body(reader: Reader, branch: YamlNode) -> str:
     """The JSON text of a body template."""
     try:
         body = json.dumps(_plain(branch, 0), ensure_ascii=False)
         if len(body) > LONGEST_BODY:
-            raise Wrong(f"The body has {len(body):,} characters; at most {LONGEST_BODY:,} are sent.")
+            raise InvalidValue(f"The body has {len(body):,} characters; at most {LONGEST_BODY:,} are sent.")
         return body
-    except Wrong as problem:
-        reader.wrong(branch.line, str(problem))
+    except InvalidValue as problem:
+        reader.add_problem(branch.line, str(problem))
         return ""
 
 
-def _plain(branch: Branch, depth: int) -> Any:
+def _plain(branch: YamlNode, depth: int) -> Any:
     if depth > DEEPEST_BODY:
-        raise Wrong(f"The body is nested more than {DEEPEST_BODY} levels deep.")
+        raise InvalidValue(f"The body is nested more than {DEEPEST_BODY} levels deep.")
     if branch.kind == "list":
         return [_plain(item, depth + 1) for item in branch.value]
     if branch.kind == "mapping":
@@ -185,7 +189,7 @@ def _plain(branch: Branch, depth: int) -> Any:
     return branch.value
 
 
-def _pool(reader: Reader, branch: Branch | None) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _pool(reader: Reader, branch: YamlNode | None) -> tuple[str, tuple[tuple[str, str], ...]]:
     if branch is None:
         return "", ()
     fields = reader.fields(branch, "pool", POOL_FIELDS)
@@ -193,10 +197,10 @@ def _pool(reader: Reader, branch: Branch | None) -> tuple[str, tuple[tuple[str, 
         return "", ()
     path = reader.required(fields, branch, "path", _path, "")
     if names_in(path):
-        reader.wrong(
+        reader.add_problem(
             fields["path"].line, "The pool's path must hold no {{ }}: it is read before any session exists."
         )
     pointers = {name: reader.value(fields[name], _pointer, "") for name in POOL if name in fields}
     if "capacity" not in pointers:
-        reader.wrong(branch.line, "pool needs a pointer to its capacity, such as capacity: /pool/size.")
+        reader.add_problem(branch.line, "pool needs a pointer to its capacity, such as capacity: /pool/size.")
     return path, tuple(sorted(pointers.items()))

@@ -1,4 +1,4 @@
-"""Hostile YAML into a small tree with line numbers, without recursion.
+"""Parses YAML that may be hostile into a small tree with line numbers, without recursion.
 
 Events of PyYAML's parser are read one by one: anchors and aliases (the alias bomb), tags, several
 documents, more than 12 levels and more than 200,000 values are refused before anything is built.
@@ -24,8 +24,8 @@ _WORDS: dict[str, Any] = {
 
 
 @dataclass(slots=True)
-class Branch:
-    """A value and its line. ``value`` is a scalar, a list of branches or a list of (key, branch)."""
+class YamlNode:
+    """A value and its line. ``value`` is a scalar, a list of nodes or a list of (key, node)."""
 
     line: int
     kind: str  # "scalar", "list" or "mapping"
@@ -65,7 +65,7 @@ def decode(content: str | bytes) -> str:
     return text
 
 
-def grow(content: str | bytes) -> Branch:
+def compose(content: str | bytes) -> YamlNode:
     """The tree of the one document in ``content``; `Unreadable` with a line otherwise."""
     import yaml  # only when a YAML file is read: parsing it costs most of a gate's time
 
@@ -79,9 +79,9 @@ def grow(content: str | bytes) -> Branch:
         raise Unreadable(mark.line + 1 if mark else 0, f"The file is no valid YAML: {said}.") from None
 
 
-def _build(yaml: Any, events: Any) -> Branch:
-    root: Branch | None = None
-    open_branches: list[Branch] = []
+def _build(yaml: Any, events: Any) -> YamlNode:
+    root: YamlNode | None = None
+    open_branches: list[YamlNode] = []
     waiting: list[Any] = []  # per open mapping: its key until the value comes, else _NO_KEY
     count = 0
     for event in events:
@@ -103,7 +103,7 @@ def _build(yaml: Any, events: Any) -> Branch:
         count += 1
         if count > MOST_VALUES:
             raise Unreadable(line, f"The file holds more than {MOST_VALUES:,} values.")
-        branch = _branch(yaml, event, line)
+        branch = _node_of(yaml, event, line)
         if not open_branches:
             root = branch
         elif open_branches[-1].kind == "list":
@@ -129,13 +129,13 @@ def _build(yaml: Any, events: Any) -> Branch:
 _NO_KEY: Any = object()
 
 
-def _branch(yaml: Any, event: Any, line: int) -> Branch:
+def _node_of(yaml: Any, event: Any, line: int) -> YamlNode:
     if isinstance(event, yaml.SequenceStartEvent):
-        return Branch(line, "list", [])
+        return YamlNode(line, "list", [])
     if isinstance(event, yaml.MappingStartEvent):
-        return Branch(line, "mapping", [])
+        return YamlNode(line, "mapping", [])
     plain = event.style is None or event.style == ""
-    return Branch(line, "scalar", scalar(event.value) if plain else event.value)
+    return YamlNode(line, "scalar", scalar(event.value) if plain else event.value)
 
 
 def scalar(text: str) -> Any:

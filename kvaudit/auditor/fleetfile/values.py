@@ -1,6 +1,6 @@
-"""Single values out of files and flags, each checked once and explained in one sentence.
+"""Checks single values out of files and flags, and explains in one sentence what is wrong with one.
 
-Every function returns the value or raises `Wrong` with the sentence; callers add the line.
+Every function returns the value or raises `InvalidValue` with the sentence; callers add the line.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ _HEADERS_OF_THE_TRANSPORT = frozenset(
 )
 
 
-class Wrong(ValueError):
+class InvalidValue(ValueError):
     """A value that cannot be used; its text is a sentence without a full stop's context."""
 
 
 def plain_text(value: object, name: str, *, longest: int = LONGEST_TEXT) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Wrong(f"{name} must be text, not {kind_of(value)}.")
+        raise InvalidValue(f"{name} must be text, not {kind_of(value)}.")
     text = str(value).strip()
     if _CONTROL.search(text):
-        raise Wrong(f"{name} contains control characters; remove them.")
+        raise InvalidValue(f"{name} contains control characters; remove them.")
     if len(text) > longest:
-        raise Wrong(f"{name} is {len(text)} characters long; at most {longest} are allowed.")
+        raise InvalidValue(f"{name} is {len(text)} characters long; at most {longest} are allowed.")
     return text
 
 
 def slug(value: object, name: str = "slug") -> str:
     text = plain_text(value, name, longest=100)
     if not _SLUG.match(text):
-        raise Wrong(
+        raise InvalidValue(
             f"{name} {quoted(text)} must be lower-case letters and digits with single - or _ between them, like "
             "glm-5-prod."
         )
@@ -58,7 +58,7 @@ def slug(value: object, name: str = "slug") -> str:
 def name(value: object) -> str:
     text = plain_text(value, "name", longest=100)
     if not text:
-        raise Wrong("name must not be empty.")
+        raise InvalidValue("name must not be empty.")
     return text
 
 
@@ -75,9 +75,9 @@ def tokens(value: object, name: str) -> int:
     if isinstance(value, str) and re.fullmatch(r"\d[\d_,]{0,30}", value.strip()):
         value = int(value.strip().replace("_", "").replace(",", ""))
     if isinstance(value, bool) or not isinstance(value, int):
-        raise Wrong(f"{name} must be a whole number of tokens, not {kind_of(value)}.")
+        raise InvalidValue(f"{name} must be a whole number of tokens, not {kind_of(value)}.")
     if not 0 < value <= LARGEST_TOKENS:
-        raise Wrong(
+        raise InvalidValue(
             f"{name} is {value if abs(value) < 10**15 else 'far out of range'}; "
             "it must be between 1 and 10^12 tokens."
         )
@@ -93,13 +93,13 @@ def headroom(value: object) -> float:
     except (ValueError, OverflowError):
         number = None
     if number is None or number != number:
-        raise Wrong(f"headroom must be a number such as 1.25, not {kind_of(value)}.")
+        raise InvalidValue(f"headroom must be a number such as 1.25, not {kind_of(value)}.")
     if number < 1.0:
-        raise Wrong(
+        raise InvalidValue(
             f"headroom is {number:g}; 1.0 is the least allowed, the pool must hold at least one full request."
         )
     if number > 1000:
-        raise Wrong(f"headroom is {number:g}; it is a factor on the context such as 1.25.")
+        raise InvalidValue(f"headroom is {number:g}; it is a factor on the context such as 1.25.")
     return number
 
 
@@ -110,13 +110,13 @@ def boolean(value: object, name: str) -> bool:
         return True
     if isinstance(value, str) and value.strip().lower() in {"false", "no", "0"}:
         return False
-    raise Wrong(f"{name} must be true or false, not {kind_of(value)}.")
+    raise InvalidValue(f"{name} must be true or false, not {kind_of(value)}.")
 
 
 def choice(value: object, name: str, allowed: Collection[str]) -> str:
     text = plain_text(value, name)
     if text not in allowed:
-        raise Wrong(f"{name} {quoted(text)} is unknown; {suggestion(text, allowed)}")
+        raise InvalidValue(f"{name} {quoted(text)} is unknown; {suggestion(text, allowed)}")
     return text
 
 
@@ -136,27 +136,27 @@ def url(value: object, name: str = "url") -> str:
         parts = urlsplit(text)
         port = parts.port
     except ValueError:
-        raise Wrong(f"{name} {shown} has a bad host or port.") from None
+        raise InvalidValue(f"{name} {shown} has a bad host or port.") from None
     if parts.scheme not in {"http", "https"}:
-        raise Wrong(f"{name} {shown} must begin with http:// or https://.")
+        raise InvalidValue(f"{name} {shown} must begin with http:// or https://.")
     if "@" in parts.netloc:
-        raise Wrong(
+        raise InvalidValue(
             f"{name} carries credentials before its host; put them into an environment variable "
             "and name it in key_env or headers_env."
         )
     if not parts.hostname or re.search(r"[\s\\<>\"^`{|}]", text):
-        raise Wrong(f"{name} {shown} has no usable host.")
+        raise InvalidValue(f"{name} {shown} has no usable host.")
     if parts.query or parts.fragment or text.endswith(("?", "#")):
-        raise Wrong(f"{name} {shown} must be a base address without ? or #.")
+        raise InvalidValue(f"{name} {shown} must be a base address without ? or #.")
     if port == 0:
-        raise Wrong(f"{name} {shown} has port 0.")
+        raise InvalidValue(f"{name} {shown} has port 0.")
     return text.rstrip("/")
 
 
 def variable(value: object, name: str) -> str:
     """The name of an environment variable. Its text is never repeated: it may be the key itself."""
     if not isinstance(value, str) or not _VARIABLE.match(value.strip()):
-        raise Wrong(
+        raise InvalidValue(
             f"{name} must be the name of an environment variable in capitals, such as PREFILL_KEY, "
             "never the key itself."
         )
@@ -165,18 +165,18 @@ def variable(value: object, name: str) -> str:
 
 def header(value: object, name: str = "headers_env") -> str:
     if not isinstance(value, str) or not _HEADER.match(value.strip()):
-        raise Wrong(
+        raise InvalidValue(
             f"{name} must map header names to environment variables; one of its names is no header name."
         )
     if value.strip().lower() in _HEADERS_OF_THE_TRANSPORT:
-        raise Wrong(f"{name} must not set {value.strip()}; it belongs to the connection.")
+        raise InvalidValue(f"{name} must not set {value.strip()}; it belongs to the connection.")
     return value.strip()
 
 
 def clock(value: object, name: str) -> str:
     """A time of day; ``24:00`` is the end of the day."""
     if not isinstance(value, str) or not (_CLOCK.match(value.strip()) or value.strip() == "24:00"):
-        raise Wrong(f'{name} must be a time of day in quotes such as "01:30".')
+        raise InvalidValue(f'{name} must be a time of day in quotes such as "01:30".')
     return value.strip()
 
 
@@ -187,7 +187,9 @@ def zone(value: object, name: str = "zone") -> str:
     try:
         ZoneInfo(text)
     except (KeyError, ValueError, OSError):
-        raise Wrong(f"{name} {quoted(text)} is no time zone; write one like Europe/Berlin or UTC.") from None
+        raise InvalidValue(
+            f"{name} {quoted(text)} is no time zone; write one like Europe/Berlin or UTC."
+        ) from None
     return text
 
 
@@ -195,8 +197,8 @@ def cron(value: object, name: str = "cron") -> str:
     """Five cron fields; what they mean is checked where the plan is stored."""
     text = " ".join(plain_text(value, name, longest=120).split())
     fields = text.split(" ")
-    if len(fields) != 5 or not all(_CRON_FIELD.match(each) for each in fields):
-        raise Wrong(
+    if len(fields) != 5 or not all(_CRON_FIELD.match(field) for field in fields):
+        raise InvalidValue(
             f'{name} {quoted(text)} must have five fields (minute hour day month weekday), such as "0 3 * * *".'
         )
     return text
@@ -207,7 +209,7 @@ def duration(value: object, name: str) -> int:
     text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     match = _DURATION.match(text)
     if not match:
-        raise Wrong(f"{name} must be a time span such as 30s, 15m, 1h or 1d.")
+        raise InvalidValue(f"{name} must be a time span such as 30s, 15m, 1h or 1d.")
     return int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[match[2] or "s"]
 
 
@@ -221,9 +223,11 @@ def pin(value: object) -> str:
     try:
         engine = parse_pin(text).engine
     except ValueError as problem:
-        raise Wrong(str(problem)) from None
+        raise InvalidValue(str(problem)) from None
     if engine not in NAMES:
-        raise Wrong(f"The pin {quoted(text)} is for no engine that is read; {suggestion(engine, NAMES)}")
+        raise InvalidValue(
+            f"The pin {quoted(text)} is for no engine that is read; {suggestion(engine, NAMES)}"
+        )
     return text
 
 
@@ -247,7 +251,7 @@ def _known(read: Callable[[], str]) -> str:
     try:
         return read()
     except ValueError as problem:
-        raise Wrong(str(problem)) from None
+        raise InvalidValue(str(problem)) from None
 
 
 def kind_of(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Does the target still serve others? Asked after every prompt that may have done harm.
+"""Tests whether the target still serves others, after every prompt that may have done harm.
 
 Health alone proves nothing: a wedged engine says 200 while nobody is answered (vllm.md 0). One request
 may be lost without harm, so another is sent beside it before a minute is over.
@@ -27,7 +27,7 @@ ALIVE = (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.STRANGER, Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Ailing:
+class HealthProblem:
     """What is wrong, "" when nothing is; ``limited``: it is only a rate limit."""
 
     problem: str = ""
@@ -40,12 +40,12 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None: ...
 
 
-async def watched(clock: Clock, look: Callable[[float], Awaitable[Ailing]]) -> str:
+async def watched(clock: Clock, look: Callable[[float], Awaitable[HealthProblem]]) -> str:
     """ "" as soon as one look within a minute finds nothing wrong, else the last sentence. `Stop` when
     the target only says that we ask too often."""
     until = clock.now() + SECONDS
-    waiting: set[asyncio.Task[Ailing]] = set()
-    found = Ailing(f"An ordinary short request was not answered within {SECONDS:g} s.")
+    waiting: set[asyncio.Task[HealthProblem]] = set()
+    found = HealthProblem(f"An ordinary short request was not answered within {SECONDS:g} s.")
     try:
         while clock.now() < until:
             left = until - clock.now()
@@ -74,7 +74,7 @@ async def watched(clock: Clock, look: Callable[[float], Awaitable[Ailing]]) -> s
     return found.problem
 
 
-async def _once(look: Callable[[float], Awaitable[Ailing]], seconds: float) -> Ailing:
+async def _once(look: Callable[[float], Awaitable[HealthProblem]], seconds: float) -> HealthProblem:
     return await look(seconds)
 
 
@@ -87,11 +87,11 @@ async def of_node(wire: Wire, path: str, seconds: float) -> str:
     return "" if answer.status in (200, 401, 403, 404) else f"A node's health check answers {answer.status}."
 
 
-def of_reply(reply: Reply) -> Ailing:
+def of_reply(reply: Reply) -> HealthProblem:
     """How a short ordinary request went."""
     if reply.outcome in ALIVE:
-        return Ailing()
-    return Ailing(
+        return HealthProblem()
+    return HealthProblem(
         f"An ordinary request of {reply.tokens_sent} tokens is not answered any more: "
         f"{reply.error or reply.outcome.value}",
         limited=reply.status == 429,

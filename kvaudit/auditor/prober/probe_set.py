@@ -1,4 +1,4 @@
-"""A set of active checks against one target, in an order of safety.
+"""Runs a set of active checks against one target, the least dangerous first.
 
 The passive readings come first. After every active check the target must be healthy and its
 configuration unchanged; the first verified hit or sign of harm ends the set, and what was not asked

@@ -1,4 +1,5 @@
-"""From payloads to a `Reply`: what was said, how the request ended, and the evidence that stays."""
+"""Gathers the payloads of one answer into a `Reply`: its text, how the request ended, and the evidence that
+stays."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import orjson
 
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
-from kvaudit.auditor.engines.completion import Call, Dialect, Said, Wish
+from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, ParsedPayload
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence
 
@@ -36,7 +37,7 @@ _BY_STATUS |= dict.fromkeys((429, 503, 529), Outcome.BUSY)
 
 
 @dataclass(slots=True)
-class Gathered:
+class ReplyText:
     """What the payloads of one answer said, joined."""
 
     parts: list[str] = field(default_factory=list, repr=False)  # of the text, in their order
@@ -62,7 +63,7 @@ class Gathered:
         else:
             self.garbled = True
 
-    def add(self, said: Said) -> None:
+    def add(self, said: ParsedPayload) -> None:
         if said.cumulative:
             self.parts, self.length = [said.text], len(said.text)
         elif said.text:
@@ -86,7 +87,7 @@ class Gathered:
 
 
 def outcome_of(
-    status: int, said: Gathered, complete: bool, dialect: Dialect, prompt: Prompt, wish: Wish
+    status: int, said: ReplyText, complete: bool, dialect: Dialect, prompt: Prompt, wish: CompletionOptions
 ) -> Outcome:
     """How an answer that was read to its end is to be taken (checks.md 3): the status proves
     transport, the body decides. ``complete``: ``[DONE]`` or a whole JSON document arrived."""
@@ -114,7 +115,7 @@ def outcome_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Scribe:
+class ReplyRecorder:
     """Writes replies. ``key`` is the run's own: hashes of generated text can be compared within a
     run and say nothing outside it. ``seal`` None: generated text is not kept at all."""
 
@@ -130,9 +131,9 @@ class Scribe:
         tenant: str,
         call: Call,
         prompt: Prompt,
-        wish: Wish,
+        wish: CompletionOptions,
         status: int,
-        said: Gathered,
+        said: ReplyText,
         first: float | None,
         seconds: float,
         problem: str = "",

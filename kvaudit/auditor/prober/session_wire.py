@@ -1,4 +1,4 @@
-"""The way to a session API: exactly the declared steps, as two accounts, nothing else."""
+"""Sends the declared steps of a session API as two accounts, and nothing else."""
 
 from __future__ import annotations
 

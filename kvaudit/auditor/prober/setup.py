@@ -11,7 +11,7 @@ from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.prober.network import UNKNOWN_REPLICA, CannotAsk, NetworkProber
 from kvaudit.auditor.prober.replies import Seal
-from kvaudit.auditor.prober.spending import Spent
+from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.targets import Credentials, Target
 from kvaudit.auditor.text.markers import Marker, seeded
@@ -40,7 +40,7 @@ class Permission:
     earlier: Sequence[Marker] = ()
     replayed: tuple[int, ...] = ()
     planted: Callable[[Marker], None] = lambda marker: None
-    spent: Spent | None = None  # None = a count of the run's own
+    spent: TokenUsage | None = None  # None = a count of the run's own
 
 
 def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
@@ -113,7 +113,7 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         )
     allow = fetch.allowed([adapter])
     limits = limits_of(nodes, target.rules)
-    spent = permission.spent if permission.spent is not None else Spent()
+    spent = permission.spent if permission.spent is not None else TokenUsage()
     spent.begin()
     spent.ceiling = (
         permission.prompt_tokens if permission.prompt_tokens is not None else default_ceiling(limits)

@@ -1,4 +1,4 @@
-"""Does a silent prompt hold up everybody? Asked while it is silent, by a short request beside it.
+"""Tests whether a prompt without an answer holds up everybody, by a short request beside it.
 
 A real vLLM whose pool is below its context hangs for ever on a prompt that the context allows: other
 tenants hang with it, ``/health`` stays 200, ``/metrics`` shows nothing waiting (vllm.md 0). Only a

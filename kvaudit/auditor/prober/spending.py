@@ -1,4 +1,4 @@
-"""What may be sent: the token ceiling, consent near the limit, and whatever says stop."""
+"""Counts prompt tokens against their ceilings and refuses prompts that need consent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORT = 1024
 
 
 @dataclass(slots=True)
-class Spent:
+class TokenUsage:
     """Requests sent, and prompt tokens that the engine accepted. ``ceiling`` holds per check (from
     `begin` on), ``left`` for everything that may still be sent to the deployment today."""
 

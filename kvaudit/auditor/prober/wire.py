@@ -1,4 +1,4 @@
-"""What the prober needs of a client: `kvaudit.auditor.transport.Client`, or the lab in process."""
+"""Defines what the prober needs of an HTTP client: `kvaudit.auditor.transport.Client`, or the lab in memory."""
 
 from __future__ import annotations
 

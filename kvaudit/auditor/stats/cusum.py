@@ -1,4 +1,4 @@
-"""Lower CUSUM: has a standardised measure drifted down over many runs?"""
+"""Finds whether a standardised measure has drifted down over many runs (lower CUSUM)."""
 
 from __future__ import annotations
 

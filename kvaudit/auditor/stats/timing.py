@@ -1,4 +1,5 @@
-"""Are two sets of first-token times from one distribution? The one-sided test of Gu et al. (ICML 2025)."""
+"""Tests whether two sets of first-token times come from one distribution. The one-sided test of Gu et al. (ICML
+2025)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefill time against prompt length: a robust non-negative fit, and what is too fast to be true."""
+"""Fits prefill time against prompt length, robustly and non-negative, and finds what is too fast to be true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What active checks send and how they recognise it: markers, frames, nonces, needles, exact lengths.
+"""Builds the prompts of active checks (markers, frames, nonces, needles, exact lengths) and recognises their
+text in answers.
 
 Pure: nothing here talks to an engine. Measured reasons for each shape are in docs/checks.md.
 """

@@ -1,5 +1,5 @@
-"""Characters that act on what shows them: without a shape of their own, or moving their neighbours. In a file that is
-handed on they would deceive whoever opens it in an editor, a terminal or a spreadsheet. Pure."""
+"""Finds characters that act on what shows them: without a shape of their own, or moving their neighbours. In a
+file that is handed on they would deceive whoever opens it in an editor, a terminal or a spreadsheet. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def acts(character: str) -> bool:
 
 def acting(text: str) -> bool:
     """Whether anything in it acts."""
-    return any(acts(each) for each in _SUSPECT.findall(text))
+    return any(acts(character) for character in _SUSPECT.findall(text))
 
 
 def in_words(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Markers: six plain English nouns that no honest answer contains by chance.
+"""Draws markers: six plain English nouns that no honest answer contains by chance.
 
 A marker is drawn from a fixed list of 2,048 words with `secrets` (64 bits). Words survive casing,
 markdown and digit grouping on the way out, and cost 6 to 10 tokens where a UUID costs 35. The list

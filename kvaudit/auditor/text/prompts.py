@@ -1,4 +1,4 @@
-"""What the checks say: frames that advertise a marker, nonce questions, needles.
+"""Writes the texts of prompts: frames that advertise a marker, nonce questions, needles.
 
 Every text ends in the beginning of the sentence that answers it, so that base models and bare
 copiers continue as well as instructed ones answer (measured on a model that sees three characters:
@@ -87,7 +87,7 @@ class Needle:
     depth: float  # 0 = beginning, 1 = end
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         return f" Locker {self.key}: {self.word}. "
 
     @property

@@ -1,4 +1,4 @@
-"""Repeating what a person wrote without repeating a key.
+"""Quotes what a person wrote in a sentence about it, without repeating a key.
 
 Whoever pastes a key into the wrong field of a file gets a sentence about it, and that sentence goes to
 terminals, logs and tickets. So whatever could be a key is not repeated; a word that only looks like one

@@ -1,4 +1,4 @@
-"""Prompts of exactly n tokens, built from a handful of tokenizer calls.
+"""Builds prompts of exactly n tokens with a handful of tokenizer calls.
 
 Texts are turned into token ids piece by piece and the ids are laid back to back, so the length is
 exact by construction and a prompt of a million tokens costs a few dozen short tokenizer calls. The
@@ -59,7 +59,7 @@ class Spelling:
         cannot fit."""
         start = await self.ids(lead) if lead else ()
         end = await self.ids(tail) if tail else ()
-        placed = [(needle.depth, await self.ids(needle.said)) for needle in needles]
+        placed = [(needle.depth, await self.ids(needle.sentence)) for needle in needles]
         room = tokens - len(start) - len(end) - sum(len(said) for _, said in placed)
         if room < 0:
             raise ValueError(f"{tokens} tokens cannot hold the question and {len(placed)} needles")
@@ -182,5 +182,5 @@ async def _single(before: str, base: int, count: Callable[[str], Awaitable[int]]
 def _laid(numbered: Callable[[int], str], frames: int, needles: Sequence[Needle]) -> str:
     pieces = [numbered(number) for number in range(frames)]
     for needle in sorted(needles, key=lambda item: item.depth, reverse=True):
-        pieces.insert(round(frames * needle.depth), needle.said)
+        pieces.insert(round(frames * needle.depth), needle.sentence)
     return "".join(pieces)

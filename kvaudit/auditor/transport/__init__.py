@@ -1,4 +1,4 @@
-"""The only way out: whatever kvaudit asks of a network goes through here.
+"""Sends every HTTP request of kvaudit; nothing else opens a connection.
 
 A `Client` talks to one base URL. It refuses every path that is not on its allow-list before a
 socket opens, connects only to addresses it has checked itself, follows no redirect, takes no proxy

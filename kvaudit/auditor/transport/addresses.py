@@ -1,4 +1,5 @@
-"""Where we may connect: URL syntax, addresses never to touch, and connections pinned to a checked one.
+"""Parses URLs, refuses addresses that are never to be touched, and pins connections to the address that was
+checked.
 
 Private addresses are allowed: they are where the nodes of our users live. Link-local and cloud metadata
 addresses are not (`kvaudit.auditor.transport.forbidden`), under any spelling and also not through DNS, because their

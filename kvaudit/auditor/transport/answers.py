@@ -1,4 +1,4 @@
-"""What comes back: a whole redacted answer, or a stream of events with the times that matter."""
+"""Holds answers: a whole redacted one, or a stream of events with the times that matter."""
 
 from __future__ import annotations
 

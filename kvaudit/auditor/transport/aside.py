@@ -1,4 +1,4 @@
-"""Work that may hang, done beside the event loop."""
+"""Does work that may hang beside the event loop."""
 
 from __future__ import annotations
 

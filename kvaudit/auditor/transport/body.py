@@ -1,4 +1,4 @@
-"""Bodies decoded piece by piece under a cap, so that a compressed bomb stops at the cap and not at 10 GB."""
+"""Decodes bodies piece by piece under a cap, so that a compressed bomb stops at the cap and not at 10 GB."""
 
 from __future__ import annotations
 

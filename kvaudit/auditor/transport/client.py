@@ -1,4 +1,4 @@
-"""One client per node: one connection pool, one allow-list, one set of headers.
+"""Talks to one base URL: one connection pool, one allow-list of paths, one set of headers.
 
 Built on httpcore, the wire layer of httpx: a pool per node keeps a fleet's requests from queueing
 behind each other, and leaving the upper layer away saves more than half of the gate's start-up

@@ -1,4 +1,4 @@
-"""Where the operator lets kvaudit connect: one policy for the process, asked by the one pinned backend.
+"""Decides where the operator lets kvaudit connect: one policy for the process, asked by the one pinned backend.
 
 On the command line everything is open that `kvaudit.auditor.transport.forbidden` does not close: whoever types the
 address owns the machine. In the server the addresses come from people who may not be trusted with what listens
@@ -209,7 +209,9 @@ def gateway() -> IPv4Address | None:
 
 
 def _is_here(address: IPAddress) -> bool:
-    return any(address.version == each.version and address in each for each in _LOOPBACK) or is_own(address)
+    return any(address.version == network.version and address in network for network in _LOOPBACK) or is_own(
+        address
+    )
 
 
 def _narrowest(rules: Iterable[Rule], address: IPAddress, port: int, named: Named) -> Rule | None:

@@ -1,4 +1,4 @@
-"""Why no answer came: one type per cause, each carrying a sentence for the person who can fix it."""
+"""Defines why no answer came: one exception per cause, with a sentence for the person who can fix it."""
 
 from __future__ import annotations
 

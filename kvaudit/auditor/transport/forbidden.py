@@ -1,4 +1,5 @@
-"""Addresses that are never connected to, under any spelling: what answers there are credentials, or nothing.
+"""Refuses addresses that are never connected to, under any spelling: what answers there are credentials, or
+nothing.
 
 No setting opens them. What an operator opens and closes beyond that is `kvaudit.auditor.transport.egress`.
 """

@@ -1,4 +1,4 @@
-"""Headers that we send, checked before anything leaves, and strangers' text made fit for a terminal."""
+"""Checks the headers that we send before anything leaves, and makes strangers' text fit for a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long and how large one request may get."""
+"""Limits how long and how large one request may get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rule of the egress list: a network, an address or a name, with or without ports."""
+"""Parses rules of the egress list: a network, an address or a name, with or without ports."""
 
 from __future__ import annotations
 

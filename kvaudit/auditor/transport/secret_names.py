@@ -1,4 +1,4 @@
-"""Which field names say that their value is a secret: one rule book for every engine.
+"""Decides by its name whether a field's value is a secret: one rule book for every engine.
 
 The names in the tables of the tests come from real payloads: ``max_total_num_tokens`` and
 ``tokenizer_path`` are innocent, ``ssl_keyfile`` is a path, ``ssl_keyfile_password`` is a secret.

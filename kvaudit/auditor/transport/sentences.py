@@ -1,4 +1,4 @@
-"""From what httpcore, ssl and h11 raise to one `TransportError` with a sentence."""
+"""Turns what httpcore, ssl and h11 raise into one `TransportError` with a sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the parser, and what an LLM engine's event means (text, error, the end).
+"""Parses server-sent events, and reads what an LLM engine's event means (text, error, the end).
 
 Engines put errors inside a 200 stream: as an ``error`` object or string, as a top-level
 ``object: "error"``, or as ``finish_reason`` abort (reference: error shapes in checks.md 3).

@@ -1,4 +1,4 @@
-"""TLS contexts, built only when a node uses https and shared by all nodes with the same files.
+"""Builds TLS contexts, only when a node uses https, and shares them among nodes with the same files.
 
 Building one costs about 60 ms, more than a whole audit of a plain http node. On the command line any path may
 be given; in the server a file is a bare name in one folder, because whoever describes a node there must neither

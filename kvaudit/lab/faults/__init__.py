@@ -19,9 +19,13 @@ def known() -> dict[str, type[Faults]]:
         _known["none"] = Faults
         for family in FAMILIES:
             module = import_module(f"kvaudit.lab.faults.{family}")
-            for each in vars(module).values():
-                if isinstance(each, type) and issubclass(each, Faults) and each.__module__ == module.__name__:
-                    _known[each.name] = each
+            for member in vars(module).values():
+                if (
+                    isinstance(member, type)
+                    and issubclass(member, Faults)
+                    and member.__module__ == module.__name__
+                ):
+                    _known[member.name] = member
     return _known
 
 
@@ -39,10 +43,10 @@ def combine(names: Sequence[str]) -> type[Faults]:
         return chosen[0]
 
     def configure(cls: type[Faults], config: LabConfig) -> LabConfig:
-        for each in chosen:
-            config = each.configure(config)
+        for fault in chosen:
+            config = fault.configure(config)
         return config
 
-    flavours = tuple(f for f in Faults.flavours if all(f in each.flavours for each in chosen))
+    flavours = tuple(f for f in Faults.flavours if all(f in fault.flavours for fault in chosen))
     body = {"name": "+".join(names), "configure": classmethod(configure), "flavours": flavours}
     return type("Combined", tuple(chosen), body)

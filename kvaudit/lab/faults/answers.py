@@ -1,4 +1,4 @@
-"""Faults of the decoding batch: rows that are not the request's own, and a model that wears out."""
+"""Faults of the decoding batch: a request gets rows that are not its own, or a model that wears out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kvaudit.lab.faults.base import Faults
 from kvaudit.lab.model import PAST
 from kvaudit.lab.pool import Keys, Tokens
-from kvaudit.lab.request import Row
+from kvaudit.lab.request import BatchRow
 
 
 class Crossed(Faults):
@@ -33,14 +33,14 @@ class Crossed(Faults):
     )
     RATE = 0.1
 
-    def assign_row(self, row: Row, rows: Sequence[Row]) -> None:
+    def assign_row(self, row: BatchRow, rows: Sequence[BatchRow]) -> None:
         others = self._candidates(row, rows)
         if others and self.random.random() < self.RATE:
             other = self.random.choice(others)
             row.sequence, other.sequence = other.sequence, row.sequence
             row.last, other.last = other.last, row.last
 
-    def _candidates(self, row: Row, rows: Sequence[Row]) -> list[Row]:
+    def _candidates(self, row: BatchRow, rows: Sequence[BatchRow]) -> list[BatchRow]:
         return [other for other in rows if not other.request.finished()]
 
 
@@ -52,7 +52,7 @@ class MixedLen(Crossed):
     reports = ("vllm#39589", "KVA-021")
     RATE = 0.08
 
-    def _candidates(self, row: Row, rows: Sequence[Row]) -> list[Row]:
+    def _candidates(self, row: BatchRow, rows: Sequence[BatchRow]) -> list[BatchRow]:
         length = len(row.request.input_ids)
         return [other for other in super()._candidates(row, rows) if len(other.request.input_ids) != length]
 
@@ -80,7 +80,7 @@ class SnapshotRestore(Faults):
         super().__init__(seed)
         self._snapshots: deque[Snapshot] = deque(maxlen=4)
 
-    def finished(self, row: Row) -> None:
+    def finished(self, row: BatchRow) -> None:
         sequence, size = row.sequence, row.sequence.pool.page_size
         full = len(row.request.input_ids) // size
         if full < 2:
@@ -99,7 +99,7 @@ class SnapshotRestore(Faults):
             )
         )
 
-    def restore(self, row: Row) -> None:
+    def restore(self, row: BatchRow) -> None:
         if not self._snapshots or self.random.random() >= self.RATE:
             return
         old, sequence = self._snapshots[-1], row.sequence

@@ -1,4 +1,4 @@
-"""The places where engines went wrong, each as the right behaviour; a fault overrides one or two.
+"""Defines the places where engines went wrong, each with the right behaviour; a fault overrides one or two.
 
 `Faults` is a correct engine. Every method is called from the place in the engine where a real bug
 sat, and a fault is a subclass that does there what the buggy release did. Several faults combine
@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.lab.limits import NodeLimits
-from kvaudit.lab.request import FinishAbort, Request, Row
+from kvaudit.lab.request import BatchRow, FinishAbort, Request
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -85,8 +85,8 @@ class Faults:
         return pages
 
     def count_is_right(self, arrived: int, reserved: int) -> bool:
-        """Decode, at the bell: did as many pages arrive as were reserved? No release read so far
-        compares (sglang #38704 proposes it); the correct engine here does."""
+        """Decode, when the transfer is reported done: did as many pages arrive as were reserved? No release
+        read so far compares (sglang #38704 proposes it); the correct engine here does."""
         return arrived == reserved
 
     def waits_for_writer(self) -> bool:
@@ -109,13 +109,13 @@ class Faults:
         return 0.0
 
     # --- decode ---
-    def assign_row(self, row: Row, rows: Sequence[Row]) -> None:
+    def assign_row(self, row: BatchRow, rows: Sequence[BatchRow]) -> None:
         """A request joins the batch: which pages its row points to."""
 
-    def restore(self, row: Row) -> None:
+    def restore(self, row: BatchRow) -> None:
         """Before the first step: whether an earlier session's state is put in place."""
 
-    def finished(self, row: Row) -> None:
+    def finished(self, row: BatchRow) -> None:
         """A row has ended: whether its session is kept."""
 
     def worn(self, tokens: Tokens, served: int) -> Tokens:

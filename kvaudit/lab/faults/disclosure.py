@@ -114,7 +114,7 @@ def _without(document: Any) -> Any:
     if isinstance(document, dict):
         return {name: _without(value) for name, value in document.items() if name not in _POOL_FIELDS}
     if isinstance(document, list):
-        return [_without(each) for each in document]
+        return [_without(item) for item in document]
     return document
 
 
@@ -122,5 +122,5 @@ def _mapped(document: Any, change: Callable[[str, Any], Any], name: str = "") ->
     if isinstance(document, dict):
         return {key: _mapped(value, change, key) for key, value in document.items()}
     if isinstance(document, list):
-        return [_mapped(each, change, name) for each in document]
+        return [_mapped(item, change, name) for item in document]
     return change(name, document)

@@ -1,4 +1,4 @@
-"""What a user may do: fleet-wide role, roles by team, and `can`.
+"""Decides what a user may do: fleet-wide role, roles by team, and `can`.
 
 Knows the models of accounts only by their shape: their querysets ask here which rows a user may see.
 """

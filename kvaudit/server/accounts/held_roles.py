@@ -33,7 +33,9 @@ def roles_of(user: User, reader: User) -> list[HeldRole]:
     names = [Role.ADMIN.value] if user.is_superuser else [group.name for group in user.groups.all()]
     fleet = max((Role(name) for name in names if name in set(Role)), key=lambda role: role.rank, default=None)
     held = [HeldRole(None, fleet.value, everywhere)] if fleet else []
-    return held + [HeldRole(each.team, each.role.name, True) for each in user.memberships.all()]
+    return held + [
+        HeldRole(membership.team, membership.role.name, True) for membership in user.memberships.all()
+    ]
 
 
 def own_roles(user: User) -> list[HeldRole]:

@@ -1,4 +1,4 @@
-"""Addresses as they are counted and shown: whoever has one IPv6 address has 2^64 of them."""
+"""Reduces addresses to what is counted and shown: whoever has one IPv6 address has 2^64 of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Logins, logouts and failures, and what was taken out, as entries of the ledger: few enough that nobody can fill it.
+"""Records logins, logouts and failures, and what was taken out, as entries of the ledger: few enough that
+nobody can fill it.
 
 Failures are told at the first, the tenth, the hundredth ... of a name, and no more than `MOST_AN_HOUR` in an hour; the
 same thing taken by the same person is told once in `TAKEN_AGAIN`.

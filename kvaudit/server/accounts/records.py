@@ -1,5 +1,5 @@
-"""Where accounts' acts are recorded. The ledger stands above this app and installs itself here, so
-that accounts need not know it."""
+"""Records the acts of this app. The ledger stands above this app and installs itself here, so that accounts
+need not know it."""
 
 from __future__ import annotations
 

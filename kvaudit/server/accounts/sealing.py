@@ -1,4 +1,5 @@
-"""Secrets at rest: encrypted with the first of ``settings.ENCRYPTION_KEYS``, readable with any, and bound.
+"""Seals secrets at rest: encrypted with the first of ``settings.ENCRYPTION_KEYS``, readable with any, and
+bound.
 
 A sealed text opens only in the table, column and row it was sealed for, and says to which origins it
 may be sent: both are authenticated, so that whoever can write the database, but has no key, can
@@ -78,7 +79,7 @@ def unseal(sealed: str, place: Place, *, sent_to: Collection[str]) -> str:
     if strange := sorted(set(sent_to) - opened.origins):
         raise SealedForElsewhere(
             f"The stored secret was given for {' and '.join(sorted(opened.origins)) or 'no address'}, not for "
-            f"{' and '.join(each or 'an address that cannot be used' for each in strange)}, so it is not sent "
+            f"{' and '.join(origin or 'an address that cannot be used' for origin in strange)}, so it is not sent "
             "there: enter it again if it belongs to the new address."
         )
     return opened.text

@@ -224,7 +224,7 @@ def set_zone(*, user: User, zone: str) -> None:
 
 
 def _take_fleet_role(user: User) -> None:
-    user.groups.remove(*Group.objects.filter(name__in=[each.value for each in Role]))
+    user.groups.remove(*Group.objects.filter(name__in=[role.value for role in Role]))
     # The first administrator is one, which no group takes away.
     User.objects.filter(pk=user.pk).update(is_superuser=False)
 

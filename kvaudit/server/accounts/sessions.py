@@ -1,4 +1,4 @@
-"""Who is logged in where: listed, and ended, by its owner or by an administrator."""
+"""Lists and ends sessions, for their owner or for an administrator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often somebody failed lately, counted in the database: every web process sees the same number, and a
+"""Counts in the database how often somebody failed lately: every web process sees the same number, and a
 restart forgets nothing. Who is counted, and how often is too often, is the caller's business."""
 
 from __future__ import annotations

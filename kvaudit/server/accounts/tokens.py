@@ -1,4 +1,4 @@
-"""API tokens: made, checked, revoked."""
+"""Makes, checks and revokes API tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bearer tokens, and what keeps a request out, as sentences."""
+"""Authenticates bearer tokens, and says in a sentence what keeps a request out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Request bodies: small, JSON, and refused with a sentence otherwise."""
+"""Parses request bodies: small and JSON, refused with a sentence otherwise."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kvaudit.server.accounts.models import ApiToken, TokenScope
 from kvaudit.server.api.bearer import require_scope, visible_deployment
 from kvaudit.server.api.schemas import Problem, Verdict
 from kvaudit.server.checklists.evaluation import Cell, Status
-from kvaudit.server.checklists.matrix import Row
+from kvaudit.server.checklists.matrix import MatrixRow
 from kvaudit.server.checklists.models import Assessed
 
 router = Router()
@@ -122,7 +122,7 @@ def _clean(text: str) -> str:
     return text.replace("\x00", "")
 
 
-def _line(row: Row) -> ComplianceLine:
+def _line(row: MatrixRow) -> ComplianceLine:
     return ComplianceLine(
         deployment=row.deployment.slug,
         team=row.deployment.team.slug,
@@ -147,7 +147,7 @@ def _item(key: str, cell: Cell) -> dict[str, Any]:
         "until": cell.until,
         "reason": cell.reason,
         "leak": cell.leak,
-        "runs": sorted({each.run_id for each in cell.says}),
+        "runs": sorted({interval.run_id for interval in cell.intervals}),
         "attestation": attested.pk if attested else None,
         "waiver": cell.waiver.pk if cell.waiver is not None else None,
     }

@@ -1,5 +1,5 @@
-"""What goes in and out, for OpenAPI. Lines of lists are bare pydantic models: the schema of ninja looks at every field
-of every instance in Python."""
+"""Defines what goes in and out, for OpenAPI. Lines of lists are bare pydantic models: the schema of ninja looks
+at every field of every instance in Python."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ from kvaudit.server.api.schemas import (
     GateReason,
     Problem,
 )
-from kvaudit.server.audits.state.status import DeploymentStatus, status_of, statuses
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
+from kvaudit.server.audits.state.status import status_of, statuses
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate
 
@@ -63,8 +64,8 @@ def ask_gate(request: TokenRequest, slug: str, question: GateQuestion) -> GateAn
         exit_code=found.verdict.exit_code,
         summary=found.summary,
         reasons=[
-            GateReason(check=each.check, verdict=each.verdict.value, summary=each.summary)
-            for each in found.reasons
+            GateReason(check=reason.check, verdict=reason.verdict.value, summary=reason.summary)
+            for reason in found.reasons
         ],
         edge_limit=found.edge_limit,
         edge_limit_seen_refusing=found.edge_limit_seen_refusing,
@@ -77,7 +78,7 @@ def list_deployments(request: TokenRequest) -> list[DeploymentLine]:
     require_scope(request.auth, TokenScope.READ.value)
     seen = list(Deployment.objects.visible_to_token(request.auth).active().select_related("team"))
     status = statuses(seen)
-    return [DeploymentLine(**_line(each, status[each.pk])) for each in seen]
+    return [DeploymentLine(**_line(deployment, status[deployment.pk])) for deployment in seen]
 
 
 @api.get("/deployments/{slug}", response={200: DeploymentDetail, **_PROBLEMS})
@@ -138,9 +139,9 @@ def _too_big(request: HttpRequest, _: RequestDataTooBig) -> HttpResponse:
 @api.exception_handler(ValidationError)
 def _unfit(request: HttpRequest, problem: ValidationError) -> HttpResponse:
     parts = []
-    for each in problem.errors[:5]:
-        where = ".".join(str(step) for step in each["loc"] if step not in ("body", "question"))
-        parts.append(f"{where or 'the body'}: {each['msg']}")
+    for error in problem.errors[:5]:
+        where = ".".join(str(step) for step in error["loc"] if step not in ("body", "question"))
+        parts.append(f"{where or 'the body'}: {error['msg']}")
     sentence = f"The request does not fit: {'; '.join(parts)}."
     return api.create_response(request, {"error": sentence}, status=422)
 

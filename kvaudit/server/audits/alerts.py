@@ -1,4 +1,5 @@
-"""Changes become rows, and some of them messages: in the transaction of what they tell."""
+"""Saves changes of state, and puts a message into the outbox for those that people should hear of, in the same
+transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ MOST_SINGLE = 10
 _EVENTS = {Verdict.FAIL.value: Event.FAIL, Verdict.ERROR.value: Event.ERROR}
 
 
-def tell(changes: Iterable[StateChange]) -> list[StateChange]:
+def save_and_notify(changes: Iterable[StateChange]) -> list[StateChange]:
     """Save the changes; a fail, an error and an overdue run also go to the outbox, once per change
     of state: a check that goes on failing is not told again."""
     rows = StateChange.objects.bulk_create(changes)

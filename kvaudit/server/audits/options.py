@@ -19,9 +19,9 @@ def heartbeat_seconds() -> float:
     return _number("HEARTBEAT_SECONDS", min(2.0, lease_seconds() / 4))
 
 
-def ring_again_seconds() -> float:
-    """After how long a queued run is rung for again (the bell may have been lost with the broker);
-    doubles with every ring."""
+def resend_seconds() -> float:
+    """After how long a queued run is sent again (the message may have been lost with the broker); doubles with
+    every time."""
     return _number("RING_AGAIN_SECONDS", 60)
 
 

@@ -1,4 +1,4 @@
-"""What people ask for: audit now, cancel. Plans are in `planning`, their defaults in `defaults`."""
+"""Does what people ask for: audit now, cancel. Plans are in `planning`, their defaults in `defaults`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import User
-from kvaudit.server.audits.execution import enqueue, recording, run_verdict
-from kvaudit.server.audits.execution import suspension as suspending
+from kvaudit.server.audits.execution import enqueue, recording, run_verdict, suspension
 from kvaudit.server.audits.execution.outcome import Outcome
 from kvaudit.server.audits.models import Kind, Run, RunState, Trigger
 from kvaudit.server.audits.schedule.defaults import ensure_default_plans, missing_for
@@ -54,7 +53,7 @@ class AuditProblem(ValueError):
 
 @transaction.atomic
 def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = ()) -> Run:
-    """Queue a run and ring for a worker at once; without ``checks``, all passive ones.
+    """Queue a run and send it to a worker at once; without ``checks``, all passive ones.
 
     Asking again while the same audit waits or runs gives that run. Raises AuditProblem with a
     sentence, PermissionDenied for whoever may not.
@@ -70,7 +69,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
     lock_deployments([deployment.pk])
     if deployment.retired_at is not None:
         raise AuditProblem(f"{deployment.slug} is retired: nothing is audited there any more.")
-    if Kind.ACTIVE in kinds and (suspended := suspending.suspended_since(deployment)) is not None:
+    if Kind.ACTIVE in kinds and (suspended := suspension.suspended_since(deployment)) is not None:
         raise AuditProblem(
             f"Checks that send prompts are suspended for {deployment.slug} since {suspended.valid_from:%Y-%m-%d %H:%M} "
             "UTC, because its server stopped answering: an operator resumes them on the deployment's page."
@@ -92,7 +91,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
         rung_at=now,
         rings=1,
     )
-    enqueue.ring_for(run)
+    enqueue.enqueue_run(run)
     record(
         actor=actor,
         kind="run.requested",

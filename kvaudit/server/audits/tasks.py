@@ -6,23 +6,21 @@ from collections.abc import Sequence
 
 from celery import shared_task
 
-from kvaudit.server.audits.execution import probe_thread
-from kvaudit.server.audits.execution import recovery as recovering
-from kvaudit.server.audits.execution import run_task as executing
+from kvaudit.server.audits.execution import probe_thread, recovery, run_task
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.audits.schedule import dispatch as dispatching
 
 
 @shared_task(name="kvaudit.audits.tasks.dispatch")
 def dispatch() -> None:
-    """Every few seconds from beat: due plans become queued runs, and workers are rung for."""
+    """Every few seconds from beat: due plans become queued runs, which are sent to workers."""
     dispatching.dispatch()
 
 
 @shared_task(name="kvaudit.audits.tasks.recover")
 def recover() -> None:
     """Every few seconds from beat: lapsed leases, missed and overdue runs, expired states."""
-    recovering.recover()
+    recovery.recover()
 
 
 @shared_task(name="kvaudit.audits.tasks.expire_evidence")
@@ -34,12 +32,12 @@ def expire_evidence() -> None:
 @shared_task(name="kvaudit.audits.tasks.execute_passive")
 def execute_passive(run_ids: Sequence[int]) -> None:
     """Up to 50 passive runs together."""
-    executing.execute(run_ids, kind=Kind.PASSIVE)
+    run_task.execute(run_ids, kind=Kind.PASSIVE)
     probe_thread.leave_if_abandoned()
 
 
 @shared_task(name="kvaudit.audits.tasks.execute_active")
 def execute_active(run_id: int) -> None:
     """One active run."""
-    executing.execute([run_id], kind=Kind.ACTIVE)
+    run_task.execute([run_id], kind=Kind.ACTIVE)
     probe_thread.leave_if_abandoned()

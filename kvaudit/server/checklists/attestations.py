@@ -1,4 +1,4 @@
-"""Attestations: made with evidence and an expiry, replaced by the next one, ended; never edited."""
+"""Makes, replaces and ends attestations; each has evidence and an expiry, and none is edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an item stands for a deployment at a moment. Pure: rows in, cells out; nothing is stored.
+"""Evaluates an item of the checklist for a deployment at a moment. Pure: rows in, cells out; nothing is stored.
 
 A check's verdict counts while it has not expired; missing and expired are *inconclusive*. An
 attestation or a waiver is a view on that verdict, never a change of it, and neither hides a leak.
@@ -46,7 +46,7 @@ def proves_leak(check: str, severity: str) -> bool:
     return checks.meaning(check, severity) is Meaning.LEAK
 
 
-class Says(NamedTuple):
+class CheckInterval(NamedTuple):
     """One interval of a check, as it stood: columns of `CheckState`. Times are UTC microseconds since
     1970, since a fleet has thousands of them and a page shows few (`when` makes one a datetime)."""
 
@@ -94,9 +94,9 @@ class Cell:
     verdict: Verdict | None
     began: int
     ends: int | None = None
-    says: Sequence[Says] = ()
+    intervals: Sequence[CheckInterval] = ()
     missing: Sequence[str] = ()
-    expired: Sequence[Says] = ()
+    expired: Sequence[CheckInterval] = ()
     warn: bool = False
     leak: bool = False
     attestation: Claim | None = None
@@ -113,9 +113,13 @@ class Cell:
         return None if self.ends is None else when(self.ends)
 
     @property
-    def failing(self) -> list[Says]:
+    def failing(self) -> list[CheckInterval]:
         gone = set(self.expired)
-        return [each for each in self.says if each.verdict == Verdict.FAIL and each not in gone]
+        return [
+            interval
+            for interval in self.intervals
+            if interval.verdict == Verdict.FAIL and interval not in gone
+        ]
 
     @property
     def reason(self) -> str:
@@ -133,16 +137,18 @@ class Cell:
             parts.append("a verified leak cannot be waived")
         gone = set(self.expired)
         held: dict[str, list[str]] = {}
-        for each in self.says:
-            if each not in gone and each.verdict != Verdict.PASS:
-                word = "failing" if each.verdict == Verdict.FAIL else Verdict.parse(each.verdict).value
-                held.setdefault(word, []).append(each.check)
+        for interval in self.intervals:
+            if interval not in gone and interval.verdict != Verdict.PASS:
+                word = (
+                    "failing" if interval.verdict == Verdict.FAIL else Verdict.parse(interval.verdict).value
+                )
+                held.setdefault(word, []).append(interval.check)
         parts += [f"{word}: {', '.join(dict.fromkeys(names))}" for word, names in held.items()]
         causes: dict[str, list[str]] = {}
-        for each in self.expired:
-            causes.setdefault(f"expired by {each.expired_by}" if each.expired_by else "expired", []).append(
-                each.check
-            )
+        for interval in self.expired:
+            causes.setdefault(
+                f"expired by {interval.expired_by}" if interval.expired_by else "expired", []
+            ).append(interval.check)
         parts += [f"{cause}: {', '.join(dict.fromkeys(names))}" for cause, names in causes.items()]
         if self.missing:
             parts.append(f"never ran: {', '.join(self.missing)}")
@@ -159,16 +165,16 @@ _STATUSES = (Status.PASS, Status.INCONCLUSIVE, Status.ERROR, Status.FAIL)
 
 
 def by_ranks(item: Item, ranks: Mapping[str, int], mode: str) -> Status:
-    """What `stand` comes to where nobody claims anything of the item. ``ranks`` are the worst of the checks that
+    """What `evaluate` comes to where nobody claims anything of the item. ``ranks`` are the worst of the checks that
     have states: one that never ran is not known."""
     if item.applies_to and mode and mode != item.applies_to:
         return Status.NOT_APPLICABLE
     return _STATUSES[max([ranks.get(check, 1) for check in item.checks], default=1)]
 
 
-def stand(
+def evaluate(
     item: Item,
-    said: Mapping[str, Sequence[Says]],
+    intervals: Mapping[str, Sequence[CheckInterval]],
     moment: int,
     *,
     created_at: int,
@@ -176,7 +182,7 @@ def stand(
     waiver: Claim | None = None,
     mode: str = "",
 ) -> Cell:
-    """How one item stands. ``said`` maps a check to its open states (the deployment's, and any of single nodes; none
+    """Evaluate one item. ``intervals`` maps a check to its open states (the deployment's, and any of single nodes; none
     where it never ran); ``mode`` is disaggregated, unified or "" where neither was declared nor read. What failed and
     has learnt nothing since, neither claim outweighs. ``moment`` and ``created_at`` are microseconds.
 
@@ -186,54 +192,56 @@ def stand(
     """
     if item.applies_to and mode and mode != item.applies_to:
         return Cell(item, Status.NOT_APPLICABLE, None, created_at)
-    cell = _by_checks(item, said, moment, created_at)
+    cell = _by_checks(item, intervals, moment, created_at)
     cell.waiver = waiver
     if cell.verdict is Verdict.PASS:
         return cell
-    standing = [each for each in cell.says if each.recalled is not None]
-    if any(proves_leak(each.check, each.recalled or "") for each in standing):
+    standing = [interval for interval in cell.intervals if interval.recalled is not None]
+    if any(proves_leak(interval.check, interval.recalled or "") for interval in standing):
         cell.leak = True
     if attestation is not None and item.attestable:
         cell.attestation = attestation
         # An expired fail is still the last thing that was learnt: somebody's word does not outweigh it.
-        if not standing and not any(each.verdict == Verdict.FAIL for each in cell.says):
+        if not standing and not any(interval.verdict == Verdict.FAIL for interval in cell.intervals):
             return _claimed(cell, Status.ATTESTED, attestation)
     if waiver is not None and not cell.leak:
         return _claimed(cell, Status.WAIVED, waiver)
     return cell
 
 
-def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, created_at: int) -> Cell:
+def _by_checks(
+    item: Item, intervals: Mapping[str, Sequence[CheckInterval]], moment: int, created_at: int
+) -> Cell:
     """What the checks alone say: `verdict.roll_up` of those that hold, in one pass over few states,
     since a page computes thousands of cells."""
-    says: list[Says] = []
+    rests_on: list[CheckInterval] = []
     missing: list[str] = []
-    expired: list[Says] = []
+    expired: list[CheckInterval] = []
     began = [0, created_at, created_at, created_at]  # by rank
     worst, warn, leak, ends = 0, False, False, None
     for check in item.checks:
-        states = said.get(check)
+        states = intervals.get(check)
         if not states:
             missing.append(check)
             continue
-        for each in states:
-            says.append(each)
-            begun, expires = each.since, each.expires_at
-            rank = RANK.get(each.verdict, 2)
-            if rank == 3 and each.leaks:
+        for state in states:
+            rests_on.append(state)
+            begun, expires = state.since, state.expires_at
+            rank = RANK.get(state.verdict, 2)
+            if rank == 3 and state.leaks:
                 leak = True
             if expires <= moment:
-                expired.append(each)
+                expired.append(state)
                 rank, begun = 1, expires
             elif ends is None or expires < ends:
                 ends = expires
-            if each.warn:
+            if state.warn:
                 warn = True
             if rank > worst:
                 worst, began[rank] = rank, begun
             elif rank == worst and (begun > began[0] if rank == 0 else begun < began[rank]):
                 began[rank] = begun
-    if worst <= 1 and (missing or not says):
+    if worst <= 1 and (missing or not rests_on):
         worst, began[1] = 1, created_at
     return Cell(
         item=item,
@@ -241,7 +249,7 @@ def _by_checks(item: Item, said: Mapping[str, Sequence[Says]], moment: int, crea
         verdict=_VERDICTS[worst],
         began=began[worst],
         ends=ends if worst == 0 else None,
-        says=says,
+        intervals=rests_on,
         missing=missing,
         expired=expired,
         warn=warn,

@@ -1,4 +1,4 @@
-"""Telling people, once and in good time, that a waiver or an attestation ends; and waivers that waive
+"""Warns people, once and in good time, that a waiver or an attestation ends; and finds waivers that waive
 nothing. Re-opening needs no job: what has expired does not count when a page is read."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from django.db import transaction
 from kvaudit.server import clock
 from kvaudit.server.checklists import options
 from kvaudit.server.checklists.evaluation import Status
-from kvaudit.server.checklists.matrix import Matrix, Row
+from kvaudit.server.checklists.matrix import Matrix, MatrixRow
 from kvaudit.server.checklists.models import Attestation, Waiver
 from kvaudit.server.checklists.scope import Scope
 from kvaudit.server.notify.models import Event
@@ -67,18 +67,18 @@ def _warn(model: Any, what: str, now: datetime, before: datetime) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdleWaiver:
     """A waiver in force that waives nothing, and why."""
 
     waiver: Waiver
     why: str
 
 
-def idle_waivers(waivers: Sequence[Waiver], matrix: Matrix) -> list[Idle]:
+def idle_waivers(waivers: Sequence[Waiver], matrix: Matrix) -> list[IdleWaiver]:
     """Those of ``waivers`` that change no cell of ``matrix``. Both must be of the same moment, and the
     matrix must hold every deployment that the waivers are for."""
     of_deployment = {row.deployment.pk: [row] for row in matrix.rows}
-    of_team: dict[int, list[Row]] = defaultdict(list)
+    of_team: dict[int, list[MatrixRow]] = defaultdict(list)
     for row in matrix.rows:
         of_team[row.deployment.team_id].append(row)
     found = []
@@ -89,18 +89,18 @@ def idle_waivers(waivers: Sequence[Waiver], matrix: Matrix) -> list[Idle]:
             concerned = of_team.get(waiver.team_id or 0, [])
         cells = [row.cells[waiver.item] for row in concerned if waiver.item in row.cells]
         if not concerned:
-            found.append(Idle(waiver, "there is no such deployment any more"))
+            found.append(IdleWaiver(waiver, "there is no such deployment any more"))
         elif not cells:
-            found.append(Idle(waiver, f"the checklist has no item {waiver.item} any more"))
+            found.append(IdleWaiver(waiver, f"the checklist has no item {waiver.item} any more"))
         elif any(
             cell.status is Status.WAIVED and cell.waiver is not None and cell.waiver.pk == waiver.pk
             for cell in cells
         ):
             continue
         elif any(cell.leak for cell in cells):
-            found.append(Idle(waiver, "it cannot waive a verified leak"))
+            found.append(IdleWaiver(waiver, "it cannot waive a verified leak"))
         elif any(cell.waiver is not None and cell.waiver.pk != waiver.pk for cell in cells):
-            found.append(Idle(waiver, "narrower waivers cover what it is for"))
+            found.append(IdleWaiver(waiver, "narrower waivers cover what it is for"))
         else:
-            found.append(Idle(waiver, "the item complies without it"))
+            found.append(IdleWaiver(waiver, "the item complies without it"))
     return found

@@ -1,4 +1,4 @@
-"""What a checklist item asks. The shipped checklist is data of this package, one file per version; a
+"""Loads the items of the checklist. The shipped checklist is data of this package, one file per version; a
 team's own items are rows (`models.OwnItem`) and become the same `Item` here."""
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def shipped(moment: datetime | None = None) -> Checklist:
     by the first: the evidence of that time can answer its questions too."""
     versions = _versions()
     when = clock.now() if moment is None else moment
-    held = [each for each in versions if each.valid_from <= when]
+    held = [version for version in versions if version.valid_from <= when]
     return held[-1] if held else versions[0]
 
 
@@ -93,7 +93,7 @@ def shipped_keys() -> frozenset[str]:
 @lru_cache(maxsize=1)
 def _versions() -> tuple[Checklist, ...]:
     folder = files("kvaudit.server.checklists") / "data"
-    texts = [each.read_text("utf-8") for each in folder.iterdir() if each.name.endswith(".yaml")]
+    texts = [path.read_text("utf-8") for path in folder.iterdir() if path.name.endswith(".yaml")]
     return tuple(sorted((parse(text) for text in texts), key=lambda each: each.version))
 
 
@@ -107,7 +107,7 @@ def parse(text: str) -> Checklist:
     try:
         standard = Standard(**document["standard"])
         name, version = str(document["name"]), int(document["version"])
-        items = tuple(_item(each, standard, name, version) for each in document["items"])
+        items = tuple(_item(item, standard, name, version) for item in document["items"])
         moment = document["valid_from"]
         valid_from = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     except (KeyError, TypeError, AttributeError, ValueError) as problem:

@@ -1,5 +1,5 @@
-"""Deployments x items at one moment. How every cell stands is known at once; what stands behind a cell is worked
-out when somebody looks, since a page counts thousands of cells and shows few."""
+"""Computes deployments x items at one moment. How every cell stands is known at once; what stands behind a cell
+is worked out when somebody looks, since a page counts thousands of cells and shows few."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvaudit.server.audits.state.bulk_reads import when
-from kvaudit.server.checklists.evaluation import RANK, Cell, Claim, Says, Status, by_ranks, stand
+from kvaudit.server.checklists.evaluation import RANK, Cell, CheckInterval, Claim, Status, by_ranks, evaluate
 from kvaudit.server.checklists.items import Item
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def combine(statuses: Iterable[Status]) -> Status:
 
 @dataclass(slots=True)
 class Cells(Mapping[str, Cell]):
-    """The cells of one deployment, and all that they are computed from (see `stand`). ``states`` are rows of
-    `Says`; ``moment`` and ``created_at`` are microseconds; claims are by the key of their item."""
+    """The cells of one deployment, and all that they are computed from (see `evaluate`). ``states`` are rows of
+    `CheckInterval`; ``moment`` and ``created_at`` are microseconds; claims are by the key of their item."""
 
     items_by_key: Items
     states: Sequence[tuple[Any, ...]]
@@ -44,18 +44,18 @@ class Cells(Mapping[str, Cell]):
     waived: Mapping[str, Claim]
     mode: str
     _made: dict[str, Cell] = field(default_factory=dict)
-    _said: dict[str, list[Says]] = field(default_factory=dict)
+    _intervals: dict[str, list[CheckInterval]] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> Cell:
         found = self._made.get(key)
         if found is None:
             item = self.items_by_key[key]
             for check in item.checks:
-                if check not in self._said:
-                    self._said[check] = _of_check(check, self.states)
-            found = self._made[key] = stand(
+                if check not in self._intervals:
+                    self._intervals[check] = _of_check(check, self.states)
+            found = self._made[key] = evaluate(
                 item,
-                self._said,
+                self._intervals,
                 self.moment,
                 created_at=self.created_at,
                 attestation=self.attested.get(key),
@@ -83,11 +83,13 @@ class Cells(Mapping[str, Cell]):
         return len(self.items_by_key)
 
 
-def _of_check(check: str, states: Sequence[tuple[Any, ...]]) -> list[Says]:
+def _of_check(check: str, states: Sequence[tuple[Any, ...]]) -> list[CheckInterval]:
     """The deployment's own and those of its nodes: always in one order."""
-    found = [Says._make(row) for row in states if row[3] == check]
+    found = [CheckInterval._make(row) for row in states if row[3] == check]
     return (
-        sorted(found, key=lambda each: (each.since, each.run_id, each.verdict)) if len(found) > 1 else found
+        sorted(found, key=lambda interval: (interval.since, interval.run_id, interval.verdict))
+        if len(found) > 1
+        else found
     )
 
 
@@ -105,7 +107,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(slots=True)
-class Row:
+class MatrixRow:
     """A deployment with its cells by key, in the order of the checklist. An item of another team's own
     list has no cell here. ``statuses`` are those of the cells, ``status`` is their roll-up."""
 
@@ -130,7 +132,7 @@ class Matrix:
 
     moment: datetime
     items: Sequence[Item]
-    rows: Sequence[Row]
+    rows: Sequence[MatrixRow]
 
     def counts(self) -> dict[tuple[int, str, Status], int]:
         """(team id, item key, status) -> cells: what a day's snapshot keeps."""
@@ -143,13 +145,13 @@ class Matrix:
         return found
 
 
-class Rows:
+class MatrixRows:
     """Makes rows. Deployments of which the same is known share their statuses: most of a fleet does."""
 
     def __init__(self) -> None:
         self._known: dict[Any, tuple[Mapping[str, Status], Status]] = {}
 
-    def row(self, deployment: Subject, cells: Cells, overdue_since: datetime | None) -> Row:
+    def row(self, deployment: Subject, cells: Cells, overdue_since: datetime | None) -> MatrixRow:
         ranks = cells.ranks()
         pattern = (id(cells.items_by_key), cells.mode, frozenset(ranks.items()))
         known = self._known.get(pattern)
@@ -161,4 +163,4 @@ class Rows:
             claimed = {key: cells[key].status for key in {**cells.attested, **cells.waived} if key in cells}
             statuses = {**statuses, **claimed}
             status = combine(statuses.values())
-        return Row(deployment, cells, statuses, status, overdue_since)
+        return MatrixRow(deployment, cells, statuses, status, overdue_since)

@@ -1,4 +1,4 @@
-"""A team's own items: made, changed by a new version, retired."""
+"""Makes, changes (by a new version) and retires a team's own items."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def retire_item(*, item: OwnItem, actor: Actor) -> None:
 
 def spec_of(item: OwnItem) -> ItemSpec:
     """What the item says now, for a form."""
-    return ItemSpec(**{each.name: getattr(item, each.name) for each in fields(ItemSpec)})
+    return ItemSpec(**{field.name: getattr(item, field.name) for field in fields(ItemSpec)})
 
 
 def checks_to_choose() -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def _user(actor: Actor) -> User | None:
 
 
 def _record(item: OwnItem, actor: Actor, kind: str) -> None:
-    said = {each.name: getattr(item, each.name) for each in fields(ItemSpec)}
+    said = {field.name: getattr(item, field.name) for field in fields(ItemSpec)}
     record(
         actor=actor,
         kind=kind,

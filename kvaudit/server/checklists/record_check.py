@@ -1,4 +1,4 @@
-"""Whether waivers and attestations are what the ledger recorded of them."""
+"""Tells whether waivers and attestations are what the ledger recorded of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a claim applies: one deployment or all of a team, and which items there are for it."""
+"""Says where a claim applies (one deployment or all of a team), and which items there are for it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Daily counts: what the trend is drawn from, so that a year of it need not be computed again for every
-page. A day's rows say how cells stood at its end (UTC), and are exactly what `standings` says for then."""
+"""Counts cells once a day for the trend, so that a year of it need not be computed again for every page. A
+day's rows say how cells stood at its end (UTC), and are exactly what `standings` says for then."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Waivers: asked for by one person, given or refused by another, ended by time. One function moves a
-waiver from state to state; whether it waives anything is decided when a page is read."""
+"""Moves waivers from state to state: asked for by one person, given or refused by another, ended by time. One
+function moves a waiver from state to state; whether it waives anything is decided when a page is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Did a node's configuration change? Pure; what counts is decided here and nowhere else.
+"""Compares two readings of a node's configuration. Pure; what counts as a change is decided here and nowhere
+else.
 
 A reading is compared with the *reference*, the last significant fingerprint, not with the reading
 before it: a pool that creeps by 1 % at every restart is a change once it has crept by 2 %.
@@ -85,8 +86,13 @@ def in_words(changes: Iterable[FieldChange]) -> str:
 
 def as_json(changes: Iterable[FieldChange]) -> list[dict[str, Any]]:
     return [
-        {"name": each.name, "before": each.before, "after": each.after, "significant": each.significant}
-        for each in changes
+        {
+            "name": change.name,
+            "before": change.before,
+            "after": change.after,
+            "significant": change.significant,
+        }
+        for change in changes
     ]
 
 

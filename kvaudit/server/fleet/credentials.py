@@ -1,4 +1,4 @@
-"""Headers that carry keys: how they are made, sealed and opened. Values never leave as text."""
+"""Makes, seals and opens headers that carry keys. Values never leave as text."""
 
 from __future__ import annotations
 

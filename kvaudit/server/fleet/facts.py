@@ -1,4 +1,4 @@
-"""`EngineFacts` as the JSON of a snapshot, and the digest that tells whether anything moved. Pure."""
+"""Turns `EngineFacts` into the JSON of a snapshot, with the digest that tells whether anything moved. Pure."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ def _as_json(facts: EngineFacts) -> dict[str, Any]:
         "features": dict(sorted(facts.features.items())),
         "components": dict(sorted(facts.components.items())),
         "exposures": [
-            {"what": each.what, "where": each.where, "severity": each.severity} for each in facts.exposures
+            {"what": exposure.what, "where": exposure.where, "severity": exposure.severity}
+            for exposure in facts.exposures
         ],
         "workers": sorted(
-            ({"url": each.url, "role": each.role, "model": each.model} for each in facts.workers),
+            ({"url": worker.url, "role": worker.role, "model": worker.model} for worker in facts.workers),
             key=lambda worker: (worker["url"], worker["role"]),
         ),
         "notes": list(facts.notes),

@@ -1,4 +1,4 @@
-"""The keys that a fleet file names: looked up, compared with what is stored, never shown."""
+"""Looks up the keys that a fleet file names and compares them with what is stored; shows none."""
 
 from __future__ import annotations
 
@@ -67,25 +67,26 @@ class FileKeys:
             raise Refused(each.line, f"The key of {whose} cannot be sent: {problem}") from None
         return tuple(headers)
 
-    def salt_of(self, each: FleetTenant) -> str:
+    def salt_of(self, tenant: FleetTenant) -> str:
         """The cache salt that the file names and the environment holds; "" keeps what is stored. Raises
         `Refused`."""
-        if not each.salt_env:
+        if not tenant.salt_env:
             return ""
-        whose = f"the salt of tenant {each.name}"
-        if OWN_VARIABLES.match(each.salt_env):
+        whose = f"the salt of tenant {tenant.name}"
+        if OWN_VARIABLES.match(tenant.salt_env):
             raise Refused(
-                each.line, f"{each.salt_env} belongs to kvaudit itself; {whose} needs a variable of its own."
+                tenant.line,
+                f"{tenant.salt_env} belongs to kvaudit itself; {whose} needs a variable of its own.",
             )
-        value = "" if self.environment is None else self.environment.get(each.salt_env, "").strip()
+        value = "" if self.environment is None else self.environment.get(tenant.salt_env, "").strip()
         if not value:
             self.notes.append(
-                f"{self.slug}: {each.salt_env} for {whose} is not set; what is stored was kept."
+                f"{self.slug}: {tenant.salt_env} for {whose} is not set; what is stored was kept."
             )
         elif len(value) > LONGEST_KEY or not value.isascii() or not value.isprintable():
             raise Refused(
-                each.line,
-                f"The salt of tenant {each.name} must be printable ASCII, at most {LONGEST_KEY} long.",
+                tenant.line,
+                f"The salt of tenant {tenant.name} must be printable ASCII, at most {LONGEST_KEY} long.",
             )
         return value
 
@@ -93,7 +94,7 @@ class FileKeys:
         self,
         sealed: str,
         place: Place,
-        each: FleetTenant,
+        tenant: FleetTenant,
         *,
         asked: Origins,
         named: Origins,
@@ -101,8 +102,8 @@ class FileKeys:
     ) -> tuple[str, str]:
         """(what to store, what to say), as `kept`. A salt that the file no longer names is removed, unless
         the file is ``partial``: a CSV cannot name one."""
-        value = self.salt_of(each)
-        if value and not self._named(asked, named, f"the salt of tenant {each.name}"):
+        value = self.salt_of(tenant)
+        if value and not self._named(asked, named, f"the salt of tenant {tenant.name}"):
             value = ""
         before = opened(sealed, place)
         if value:
@@ -110,7 +111,7 @@ class FileKeys:
                 return sealed, ""
             return seal(value, place, asked), "replaced" if sealed else "set"
         moved = before is not None and not asked <= before.origins
-        if sealed and (moved or not (each.salt_env or partial)):
+        if sealed and (moved or not (tenant.salt_env or partial)):
             return "", "removed"
         return sealed, ""
 

@@ -1,4 +1,4 @@
-"""One deployment of a fleet file, compared with the database and applied."""
+"""Compares one deployment of a fleet file with the database and applies the difference."""
 
 from __future__ import annotations
 
@@ -201,17 +201,17 @@ class Application(DeploymentImport):
         elif names != node.headers_env:  # where a key is read from is nothing that an audit saw
             Node.objects.filter(pk=node.pk).update(headers_env=names)
 
-    def _node_values(self, each: FleetNode) -> dict[str, Any]:
-        if problem := tls_problem(each):
-            raise Refused(each.line, problem)
+    def _node_values(self, node: FleetNode) -> dict[str, Any]:
+        if problem := tls_problem(node):
+            raise Refused(node.line, problem)
         return {
-            "url": each.url,
-            "role": each.role,
-            "engine": each.engine or "auto",
-            "ca_file": each.ca_file,
-            "client_cert": each.client_cert,
-            "client_key": each.client_key,
-            "pointers": dict(each.pointers),
+            "url": node.url,
+            "role": node.role,
+            "engine": node.engine or "auto",
+            "ca_file": node.ca_file,
+            "client_cert": node.client_cert,
+            "client_key": node.client_key,
+            "pointers": dict(node.pointers),
         }
 
     # Pins and consent
@@ -261,6 +261,6 @@ class Application(DeploymentImport):
             self.differs("consent", "", "removed")
 
 
-def _variables(each: FleetNode) -> list[list[str]]:
+def _variables(node: FleetNode) -> list[list[str]]:
     """As `Node.headers_env` keeps them."""
-    return [*map(list, each.headers_env), *([["", each.key_env]] if each.key_env else [])]
+    return [*map(list, node.headers_env), *([["", node.key_env]] if node.key_env else [])]

@@ -1,4 +1,4 @@
-"""What an import would change or has changed: plain values for pages, the command line and the record."""
+"""Holds what an import would change or has changed: plain values for pages, the command line and the record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Difference:
             "name": self.name,
             "action": self.action,
             "fields": [
-                {"name": each.name, "before": each.before, "after": each.after} for each in self.fields
+                {"name": field.name, "before": field.before, "after": field.after} for field in self.fields
             ],
         }
 
@@ -59,8 +59,8 @@ def between(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[FieldD
 def counted(differences: Iterable[Difference]) -> str:
     """``2 deployments added, 1 node changed`` or ``nothing to change``."""
     counts: dict[tuple[str, str], int] = {}
-    for each in differences:
-        counts[each.what, each.action] = counts.get((each.what, each.action), 0) + 1
+    for difference in differences:
+        counts[difference.what, difference.action] = counts.get((difference.what, difference.action), 0) + 1
     words = [f"{number} {what}{'s' * (number > 1)} {action}" for (what, action), number in counts.items()]
     return ", ".join(words) or "nothing to change"
 

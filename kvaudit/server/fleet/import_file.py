@@ -1,4 +1,4 @@
-"""Importing a fleet file: all of it or nothing, with the same code for a dry run and the real one.
+"""Imports a fleet file: all of it or nothing, with the same code for a dry run and the real one.
 
 A file is the whole description of the deployments it lists: nodes and tenants that it no longer
 names are closed, and consent that it no longer states is withdrawn. Deployments it does not list are
@@ -144,9 +144,13 @@ def _apply(
 def _record(actor: Actor, differences: Sequence[Difference]) -> None:
     """One entry per new team, and one per deployment with the digest of its differences."""
     by_deployment: dict[str, list[object]] = {}
-    for each in differences:
-        by_deployment.setdefault(each.deployment, []).append(each.as_json())
-    teams = [Act("team.created", f"team:{each.name}") for each in differences if each.what == "team"]
+    for difference in differences:
+        by_deployment.setdefault(difference.deployment, []).append(difference.as_json())
+    teams = [
+        Act("team.created", f"team:{difference.name}")
+        for difference in differences
+        if difference.what == "team"
+    ]
     acts = [
         Act("fleet.imported", f"deployment:{slug}", digest_of(changes))
         for slug, changes in by_deployment.items()

@@ -1,4 +1,5 @@
-"""The tenants of a described deployment: their keys and salts are set, kept, replaced or removed, never shown."""
+"""Applies the tenants of a described deployment: their keys and salts are set, kept, replaced or removed, never
+shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the keys of a deployment are sent: the origins that whoever gives a key gives it for."""
+"""Lists where the keys of a deployment are sent: the origins that whoever gives a key gives it for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pins hold for which deployment, and how what runs there stands to them."""
+"""Finds which pins hold for which deployment, and whether what runs there meets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses of a fleet file that this server will not connect to, said before the first audit fails on them."""
+"""Lists addresses of a fleet file that this server will not connect to, before the first audit fails on them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Four eyes on a session API: its steps are requests of any method and body that kvaudit sends from inside, so
-they are asked only after a second person has approved exactly what stands there. Any change needs a new word."""
+"""Asks for a second person's approval of a session API: its steps are requests of any method and body that
+kvaudit sends from inside, so they are asked only after a second person has approved exactly what stands there.
+Any change needs a new word."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def approval_of(deployment: Deployment) -> SessionApproval | None:
 
 def held_back(deployments: Iterable[Deployment]) -> dict[int, str]:
     """Deployment id -> why its session API may not be asked, for those that describe one and lack an approval."""
-    described = {each.pk: each for each in deployments if each.session}
+    described = {deployment.pk: deployment for deployment in deployments if deployment.session}
     if not described:
         return {}
     approved = set(
@@ -56,9 +57,9 @@ def held_back(deployments: Iterable[Deployment]) -> dict[int, str]:
         .values_list("deployment_id", "digest")
     )
     return {
-        pk: NOT_APPROVED.format(slug=each.slug)
-        for pk, each in described.items()
-        if (pk, digest_of_session(each.session)) not in approved
+        pk: NOT_APPROVED.format(slug=deployment.slug)
+        for pk, deployment in described.items()
+        if (pk, digest_of_session(deployment.session)) not in approved
     }
 
 

@@ -1,4 +1,5 @@
-"""A declared session API as stored JSON, and back. The file that declared it was checked when it was read."""
+"""Turns a declared session API into stored JSON, and back. The file that declared it was checked when it was
+read."""
 
 from __future__ import annotations
 

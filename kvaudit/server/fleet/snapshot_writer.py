@@ -1,4 +1,4 @@
-"""Writing down what a run read from nodes, and noticing that a fingerprint moved."""
+"""Writes down what a run read from nodes, and notices that a fingerprint moved."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def record_readings(
     *, deployment: Deployment, readings: Sequence[tuple[Node, NodeSeen]], at: datetime
 ) -> list[FingerprintChange]:
     """`record_batch` for one deployment."""
-    return record_batch([Read(deployment, readings, at)])[0]
+    return record_batch([RunReadings(deployment, readings, at)])[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class RunReadings:
     """What one run read of one deployment at ``at``."""
 
     deployment: Deployment
@@ -35,29 +35,34 @@ class Read:
 
 
 @transaction.atomic
-def record_batch(batch: Sequence[Read]) -> list[list[FingerprintChange]]:
-    """Keep what was read; return the *significant* changes (each expires evidence), per `Read`.
+def record_batch(batch: Sequence[RunReadings]) -> list[list[FingerprintChange]]:
+    """Keep what was read; return the *significant* changes (each expires evidence), per `RunReadings`.
 
     Unchanged nodes cost three queries together, however many. A node that could not be read, that
     was closed, or of which something newer is known already, is left as it is. Insignificant changes
     are stored too, but not returned. Takes row locks on the nodes, in order of id.
     """
-    ids = {node.pk for each in batch for node, seen in each.readings if seen.facts is not None}
+    ids = {node.pk for read in batch for node, seen in read.readings if seen.facts is not None}
     if not ids:
         return [[] for _ in batch]
     nodes = {
         node.pk: node
         for node in Node.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk")
     }
-    currents = {each.node_id: each for each in NodeSnapshot.objects.filter(node__in=ids, current=True)}
+    currents = {
+        snapshot.node_id: snapshot for snapshot in NodeSnapshot.objects.filter(node__in=ids, current=True)
+    }
     confirmed: dict[int, datetime] = {}
-    changes = [_record(each, nodes, currents, confirmed) for each in batch]
+    changes = [_record(read, nodes, currents, confirmed) for read in batch]
     _confirm(confirmed)
     return [[change for change in found if change.significant] for found in changes]
 
 
 def _record(
-    read: Read, nodes: dict[int, Node], currents: dict[int, NodeSnapshot], confirmed: dict[int, datetime]
+    read: RunReadings,
+    nodes: dict[int, Node],
+    currents: dict[int, NodeSnapshot],
+    confirmed: dict[int, datetime],
 ) -> list[FingerprintChange]:
     """One run's readings; ``currents`` and ``confirmed`` are kept up to date."""
     changes = []
@@ -162,7 +167,7 @@ def _against_reference(
     changes = (*found.changes, *found.learnt)
     if not found.significant:
         last = Fingerprint.from_json(before.fingerprint)
-        changes = tuple(each for each in changes if _field(last, each.name) != each.after)
+        changes = tuple(change for change in changes if _field(last, change.name) != change.after)
     if not changes:
         return None
     return FingerprintChange.objects.create(
@@ -202,7 +207,7 @@ def _joined_later(
         return None
     still_there_or_replaced = Q(node__valid_to=None) | Q(node__valid_to__gte=node.valid_from)
     others = snapshots.filter(still_there_or_replaced, current=True)
-    if any(comparison.matches(each.reference_fingerprint, seen, limits) for each in others):
+    if any(comparison.matches(other.reference_fingerprint, seen, limits) for other in others):
         return None
     return FingerprintChange.objects.create(
         deployment=deployment,

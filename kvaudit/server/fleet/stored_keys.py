@@ -1,4 +1,4 @@
-"""What can be said of stored keys without showing them: whether they open, for which addresses, and
+"""Tells what can be said of stored keys without showing them: whether they open, for which addresses, and
 whether two tenants hold one."""
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ def keys_of(deployment: Deployment, tenants: Iterable[Tenant], nodes: Collection
     """One for each tenant, then one for each node."""
     asked = origins_of_tenants(deployment, nodes)
     return [
-        *(_stored("tenant", each, "credential_sealed", asked, each.credential_set_at) for each in tenants),
-        *(_stored("node", each, "headers_sealed", origins_of_node(each), None) for each in nodes),
+        *(
+            _stored("tenant", tenant, "credential_sealed", asked, tenant.credential_set_at)
+            for tenant in tenants
+        ),
+        *(_stored("node", node, "headers_sealed", origins_of_node(node), None) for node in nodes),
     ]
 
 
 def addresses_shown(keys: Iterable[StoredKey]) -> str:
     """Names the addresses that a person saw who enters a key: it is for these, not for what somebody
     makes of them in between."""
-    seen = [[each.kind, each.name, *each.origins] for each in keys]
+    seen = [[key.kind, key.name, *key.origins] for key in keys]
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""A deployment out of the database as the `Target` that a run audits; the only place that opens keys."""
+"""Loads a deployment out of the database as the `Target` that a run audits; the only place that opens keys."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
     a key are left out: nothing can be asked in their name. Four queries, however many deployments, and one more where
     a session API is described."""
     wanted = list(deployments)
-    ids = [each.pk for each in wanted]
-    nodes: dict[int, list[Node]] = {each: [] for each in ids}
+    ids = [deployment.pk for deployment in wanted]
+    nodes: dict[int, list[Node]] = {pk: [] for pk in ids}
     for node in Node.objects.current().filter(deployment__in=ids):
         nodes[node.deployment_id].append(node)
-    tenants: dict[int, list[Tenant]] = {each: [] for each in ids}
+    tenants: dict[int, list[Tenant]] = {pk: [] for pk in ids}
     with_key = Tenant.objects.current().filter(deployment__in=ids).exclude(credential_sealed="")
     for tenant in with_key:
         tenants[tenant.deployment_id].append(tenant)
@@ -42,26 +42,26 @@ def load_targets(deployments: Iterable[Deployment]) -> tuple[dict[int, Target], 
     held = session_approval.held_back(wanted)
     targets: dict[int, Target] = {}
     broken: dict[int, str] = {}
-    for each in wanted:
-        asked = origins_of_tenants(each, nodes[each.pk])
-        able, problem = _tenants(tenants[each.pk], asked)
+    for deployment in wanted:
+        asked = origins_of_tenants(deployment, nodes[deployment.pk])
+        able, problem = _tenants(tenants[deployment.pk], asked)
         try:
-            targets[each.pk] = Target(
-                slug=each.slug,
-                nodes=tuple(_node(node, each) for node in nodes[each.pk]),
-                entry=each.entry,
-                model=each.model,
+            targets[deployment.pk] = Target(
+                slug=deployment.slug,
+                nodes=tuple(_node(node, deployment) for node in nodes[deployment.pk]),
+                entry=deployment.entry,
+                model=deployment.model,
                 tenants=able,
                 tenants_problem=problem,
-                rules=_rules(each, pins),
+                rules=_rules(deployment, pins),
                 complete=True,
-                consent=each.pk in consenting,
-                session=None if each.pk in held else session_plans.from_json(each.session),
-                session_held=held.get(each.pk, ""),
-                entry_sets_salts=each.entry_sets_salts,
+                consent=deployment.pk in consenting,
+                session=None if deployment.pk in held else session_plans.from_json(deployment.session),
+                session_held=held.get(deployment.pk, ""),
+                entry_sets_salts=deployment.entry_sets_salts,
             )
         except SealBroken as fault:
-            broken[each.pk] = str(fault)
+            broken[deployment.pk] = str(fault)
     return targets, broken
 
 

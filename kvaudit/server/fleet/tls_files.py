@@ -1,4 +1,4 @@
-"""The CA files and client certificates that a node of the server may name: bare names in its team's folder."""
+"""Checks the CA files and client certificates that a node may name: bare names in its team's folder."""
 
 from __future__ import annotations
 

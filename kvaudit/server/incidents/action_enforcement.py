@@ -1,4 +1,4 @@
-"""Action items that are tied to what enforces them: how that stands now, and reopening when it fails."""
+"""Ties action items to what enforces them: tells how that stands now, and reopens them when it fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One incident as a plain document: what the library ships, what people import, what every export starts
+"""Parses an incident as a plain document: what the library ships, what people import, what every export starts
 from. Schema ``kvaudit.incident/1``. Pure; no database."""
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Document:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
             if isinstance(value, tuple):
-                value = [_plain(each) for each in value]
+                value = [_plain(item) for item in value]
             if value not in ("", [], {}, None):
                 plain[name] = dict(value) if isinstance(value, Mapping) else value
         return plain
@@ -198,9 +198,9 @@ def _no_tricks(text: str) -> None:
 
 def _field(name: str, said: Any) -> Any:
     if name in _ROWS:
-        return tuple(_row(name, number, each) for number, each in enumerate(_list(name, said), 1))
+        return tuple(_row(name, number, item) for number, item in enumerate(_list(name, said), 1))
     if name in _LISTS:
-        return tuple(_text(name, each) for each in _list(name, said))
+        return tuple(_text(name, item) for item in _list(name, said))
     if name == "figures":
         if not isinstance(said, Mapping):
             raise DocumentProblem("`figures` maps a name to a value.")
@@ -246,10 +246,10 @@ def _text(name: str, said: Any) -> str:
     return clean_text(said if isinstance(said, str) else str(said)).strip()
 
 
-def _plain(each: Any) -> Any:
-    if isinstance(each, str):
-        return each
-    row = {name: getattr(each, name) for name in each.__dataclass_fields__}
+def _plain(any: Any) -> Any:
+    if isinstance(any, str):
+        return any
+    row = {name: getattr(any, name) for name in any.__dataclass_fields__}
     return {
         name: value
         for name, value in row.items()

@@ -1,4 +1,4 @@
-"""An incident of ours as a document, whole or for the public, and its files: Markdown, JSON, YAML."""
+"""Exports an incident of ours, whole or for the public: as a document, and as Markdown, JSON or YAML."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from urllib.parse import urlsplit
 
 from kvaudit.auditor.text.acting import acting, json_escaped
 from kvaudit.server.fleet.models import Node, Tenant
-from kvaudit.server.incidents import action_enforcement, opening
-from kvaudit.server.incidents import result_meaning as evidence
-from kvaudit.server.incidents import system_timeline as chronicle
+from kvaudit.server.incidents import action_enforcement, opening, result_meaning, system_timeline
 from kvaudit.server.incidents.document import Action, Document, Ground, Moment, Stated
 from kvaudit.server.incidents.markdown import to_markdown
 from kvaudit.server.incidents.models import ImpactLine, Incident, TimelineEvent
@@ -42,7 +40,7 @@ def document_of(incident: Incident, *, system: bool = True) -> Document:
                 "stated",
                 system=True,
             )
-            for event in chronicle.events_of(incident)
+            for event in system_timeline.events_of(incident)
         ]
     items = list(incident.action_items.select_related("owner"))
     standing = action_enforcement.enforcements(deployment, [item.enforced_by for item in items])
@@ -72,7 +70,7 @@ def document_of(incident: Incident, *, system: bool = True) -> Document:
             Ground(each["title"], each["met"], each["sentence"])
             for each in (release.grounds["requirements"] if release is not None else ())
         ),
-        timeline=tuple(sorted(moments, key=lambda each: each.at)),
+        timeline=tuple(sorted(moments, key=lambda moment: moment.at)),
         actions=tuple(
             Action(
                 item.title,
@@ -85,7 +83,7 @@ def document_of(incident: Incident, *, system: bool = True) -> Document:
             for item in items
         ),
         lessons=incident.lessons,
-        checklist=tuple(sorted({key for check in checks for key in evidence.items_of(check)})),
+        checklist=tuple(sorted({key for check in checks for key in result_meaning.items_of(check)})),
         caught_by=tuple(checks),
     )
 
@@ -103,9 +101,11 @@ def public(incident: Incident) -> Document:
         started=whole.started[:10] if incident.window_from else whole.started,
         ended=whole.ended[:10],
         figures={name: value for name, value in whole.figures.items() if name not in _INTERNAL_FIGURES},
-        grounds=tuple(Ground(each.title, each.met, "") for each in whole.grounds),
-        timeline=tuple(replace(each, who="") for each in whole.timeline),
-        actions=tuple(Action(each.title, each.enforced_by, "", "", each.state) for each in whole.actions),
+        grounds=tuple(Ground(ground.title, ground.met, "") for ground in whole.grounds),
+        timeline=tuple(replace(event, who="") for event in whole.timeline),
+        actions=tuple(
+            Action(action.title, action.enforced_by, "", "", action.state) for action in whole.actions
+        ),
     )
     hide = _hider(names_of(incident))
     return _map(bare, hide)

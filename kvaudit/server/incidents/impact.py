@@ -1,5 +1,5 @@
-"""Impact counted from an imported request log. A request inside the danger zone may have been answered out of
-foreign pages; whether it was, a log cannot tell, so that responses stay an estimate."""
+"""Counts an incident's impact from an imported request log. A request inside the danger zone may have been
+answered out of foreign pages; whether it was, a log cannot tell, so that responses stay an estimate."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The library: published incidents as data, shipped or imported, and what the fleet would have made of
-each. Advisories and the deployments that they match, from the last results of the version check."""
+"""Loads published incidents, shipped or imported, and tells what the fleet would have made of each. Advisories
+and the deployments that they match, from the last results of the version check."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from kvaudit.server.accounts.access import can_somewhere
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import Result
 from kvaudit.server.audits.state.bulk_reads import among
-from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus, statuses
+from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
+from kvaudit.server.audits.state.status import statuses
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents.document import Document, parse, parse_yaml
 from kvaudit.server.incidents.models import LibraryEntry
@@ -60,7 +61,7 @@ def entry(name: str) -> Entry | None:
 def shipped_documents() -> tuple[Document, ...]:
     """The package's own, in the order of their ids."""
     folder = files("kvaudit.server.incidents") / "library"
-    texts = {each.name: each.read_text("utf-8") for each in folder.iterdir() if each.name.endswith(".yaml")}
+    texts = {path.name: path.read_text("utf-8") for path in folder.iterdir() if path.name.endswith(".yaml")}
     return tuple(parse_yaml(texts[name]) for name in sorted(texts))
 
 
@@ -113,12 +114,12 @@ def would_have_caught(document: Document, fleet: Fleet) -> list[Caught]:
     its last word is current; what has expired, never ran or ended in error catches nothing."""
     answers: dict[Any, tuple[str, str]] = {}
     found = []
-    for each in fleet.deployments:
-        status = fleet.status[each.pk]
-        known = fleet.known[each.pk]
+    for deployment in fleet.deployments:
+        status = fleet.status[deployment.pk]
+        known = fleet.known[deployment.pk]
         if known not in answers:
             answers[known] = _answer(document, status.checks, status.planned)
-        found.append(Caught(each, *answers[known]))
+        found.append(Caught(deployment, *answers[known]))
     return found
 
 
@@ -166,7 +167,7 @@ _SUREST = ("applies", "undecided", "possible")
 
 def advisories_with(fleet: Fleet) -> list[Matched]:
     """Every advisory of the shipped set; those that apply somewhere first. One query for the results."""
-    wanted = {each.pk: each for each in fleet.deployments}
+    wanted = {deployment.pk: deployment for deployment in fleet.deployments}
     found: dict[str, list[tuple[Deployment, str]]] = {}
     ids = [pk for status in fleet.status.values() if (pk := status.result_of("version")) is not None]
     for pk, builds in Result.objects.filter(among("id", ids)).values_list(
@@ -182,13 +183,13 @@ def advisories_with(fleet: Fleet) -> list[Matched]:
             found.setdefault(advisory_id, []).append((wanted[pk], outcome))
     rows = [
         Matched(
-            each,
-            tuple(sorted(found.get(each.id, ()), key=lambda one: (_SUREST.index(one[1]), one[0].slug))),
+            advisory,
+            tuple(sorted(found.get(advisory.id, ()), key=lambda one: (_SUREST.index(one[1]), one[0].slug))),
         )
-        for each in shipped().advisories
+        for advisory in shipped().advisories
     ]
     return sorted(rows, key=lambda each: (_rank(each), each.advisory.id))
 
 
-def _rank(each: Matched) -> int:
-    return _SUREST.index(each.where[0][1]) if each.where else len(_SUREST)
+def _rank(matched: Matched) -> int:
+    return _SUREST.index(matched.where[0][1]) if matched.where else len(_SUREST)

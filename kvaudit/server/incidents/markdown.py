@@ -1,4 +1,4 @@
-"""A document as GitHub-flavoured Markdown: a postmortem to be read, reviewed and signed. Pure."""
+"""Writes a document as GitHub-flavoured Markdown: a postmortem to be read, reviewed and signed. Pure."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def _about(document: Document) -> str:
 
 
 def _impact(document: Document) -> str:
-    rows = sorted(document.impact, key=lambda each: _ORDER.get(each.certainty, 3))
+    rows = sorted(document.impact, key=lambda line: _ORDER.get(line.certainty, 3))
     if not rows:
         return f"## Impact\n\n{_OPEN}"
     return "## Impact\n\n" + _table(
         ("What", "Certainty", "Statement", "Source"),
-        [(each.measure, each.certainty, each.statement, each.source) for each in rows],
+        [(row.measure, row.certainty, row.statement, row.source) for row in rows],
     )
 
 
@@ -113,8 +113,8 @@ def _figures(document: Document) -> str:
 def _timeline(moments: Sequence[Moment]) -> str:
     if not moments:
         return f"## Timeline\n\n{_OPEN}"
-    ours = [each for each in moments if each.system]
-    people = [each for each in moments if not each.system]
+    ours = [moment for moment in moments if moment.system]
+    people = [moment for moment in moments if not moment.system]
     parts = ["## Timeline"]
     if people:
         parts.append(_events(people))
@@ -129,8 +129,13 @@ def _events(moments: Sequence[Moment]) -> str:
     return _table(
         ("When", "What", "Source", "Confidence"),
         [
-            (each.at, each.what, " by ".join(filter(None, (each.source, each.who))), each.confidence)
-            for each in moments
+            (
+                moment.at,
+                moment.what,
+                " by ".join(filter(None, (moment.source, moment.who))),
+                moment.confidence,
+            )
+            for moment in moments
         ],
     )
 
@@ -154,7 +159,10 @@ def _verification(document: Document) -> str:
         parts.append(
             _table(
                 ("Condition of the restore gate", "Met", "By what"),
-                [(each.title, "yes" if each.met else "**no**", each.sentence) for each in document.grounds],
+                [
+                    (ground.title, "yes" if ground.met else "**no**", ground.sentence)
+                    for ground in document.grounds
+                ],
             )
         )
     return "## Verification\n\n" + "\n\n".join(parts) if parts else ""
@@ -165,7 +173,10 @@ def _contradictions(document: Document) -> str:
         return ""
     return "## Where sources disagree\n\n" + _table(
         ("Claim", "Against it", "Finding"),
-        [(each.claim, each.against, each.finding) for each in document.contradictions],
+        [
+            (contradiction.claim, contradiction.against, contradiction.finding)
+            for contradiction in document.contradictions
+        ],
     )
 
 
@@ -176,13 +187,13 @@ def _actions(document: Document) -> str:
         ("What", "Enforced by", "Owner", "Due", "State"),
         [
             (
-                each.title,
-                each.enforced_by.replace("item:", "checklist item ").replace("check:", "check "),
-                each.owner,
-                each.due,
-                " – ".join(filter(None, (each.state, each.standing))),
+                action.title,
+                action.enforced_by.replace("item:", "checklist item ").replace("check:", "check "),
+                action.owner,
+                action.due,
+                " – ".join(filter(None, (action.state, action.standing))),
             )
-            for each in document.actions
+            for action in document.actions
         ],
     )
 

@@ -1,4 +1,4 @@
-"""Incidents open by themselves from changes of state, or by hand; later evidence attaches to them."""
+"""Opens incidents from changes of state, or by hand, and attaches later evidence to them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.audits.models import CheckState, Result, StateChange
 from kvaudit.server.audits.state.intervals import lock_deployments
 from kvaudit.server.fleet.models import Deployment, NodeSnapshot
-from kvaudit.server.incidents import action_enforcement
+from kvaudit.server.incidents import action_enforcement, result_meaning
 from kvaudit.server.incidents import quarantine as quarantining
-from kvaudit.server.incidents import result_meaning as evidence
 from kvaudit.server.incidents.models import Citation, Cursor, Handled, Incident, Kind, Severity, State
 from kvaudit.server.incidents.transitions import IncidentProblem, move, note
 
@@ -67,7 +66,7 @@ def consume() -> int:
 def _act(change: StateChange, deployment: Deployment) -> None:
     action_enforcement.reopen_actions(deployment, change.check_id, change.summary)
     severity = str(change.detail.get("severity", ""))
-    kind = evidence.kind_of(change.check_id, severity)
+    kind = result_meaning.kind_of(change.check_id, severity)
     if kind is None or change.run_id is None:
         return
     result = (
@@ -118,7 +117,7 @@ def _open(deployment: Deployment, kind: Kind, result: Result) -> Incident:
         deployment=deployment,
         kind=kind,
         title=f"{kind.label} on {deployment.slug}, shown by {result.check_id}"[:200],
-        severity=evidence.severity_of(result.severity),
+        severity=result_meaning.severity_of(result.severity),
         opened_by=CONSUMER,
         fingerprint=result.run.fingerprint,
         first_evidence_at=result.observed_at,
@@ -141,7 +140,7 @@ def _cite(incident: Incident, result: Result) -> None:
     shown = [length for length in (incident.affected_from, incident.affected_to, *lengths) if length]
     incident.affected_from, incident.affected_to = min(shown, default=None), max(shown, default=None)
     worse = min(
-        Severity(incident.severity), evidence.severity_of(result.severity), key=lambda each: each.rank
+        Severity(incident.severity), result_meaning.severity_of(result.severity), key=lambda each: each.rank
     )
     incident.severity = worse
     incident.first_evidence_at = min(incident.first_evidence_at or result.observed_at, result.observed_at)
@@ -216,7 +215,7 @@ def _more_evidence(deployments: dict[int, Deployment]) -> None:
             id__gt=newest[incident.pk] or 0,
         )
         for result in later.select_related("run").order_by("id")[:MORE_EVIDENCE]:
-            if evidence.kind_of(result.check_id, result.severity) == incident.kind:
+            if result_meaning.kind_of(result.check_id, result.severity) == incident.kind:
                 attach(
                     deployment=deployments[incident.deployment_id], kind=Kind(incident.kind), result=result
                 )

@@ -1,4 +1,4 @@
-"""Writing the postmortem: sections, impact, timeline, causes, action items; and closing the incident.
+"""Writes the postmortem: sections, impact, timeline, causes, action items; and closing the incident.
 
 Everything that people wrote keeps its author and its earlier versions.
 """

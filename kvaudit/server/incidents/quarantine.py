@@ -1,4 +1,4 @@
-"""Quarantine: a deployment that must take no traffic. It is ended by the restore gate alone."""
+"""Puts a deployment into quarantine (it must take no traffic), which the restore gate alone ends."""
 
 from __future__ import annotations
 

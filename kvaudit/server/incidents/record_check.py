@@ -1,4 +1,5 @@
-"""Whether quarantines, fixes, overrides, releases and steps of incidents are what the ledger recorded of them."""
+"""Tells whether quarantines, fixes, overrides, releases and steps of incidents are what the ledger recorded of
+them."""
 
 from __future__ import annotations
 

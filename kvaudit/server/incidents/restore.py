@@ -1,4 +1,5 @@
-"""From a fix to *restored*: recording it, replaying, uploading, overriding, releasing. All recorded."""
+"""Takes an incident from a fix to *restored*: recording it, replaying, uploading, overriding, releasing. All
+recorded."""
 
 from __future__ import annotations
 
@@ -13,9 +14,7 @@ from kvaudit.server.audits.execution import replay as replaying
 from kvaudit.server.audits.models import Run
 from kvaudit.server.checklists.attestations import File, store
 from kvaudit.server.checklists.scope import ClaimProblem
-from kvaudit.server.incidents import opening
-from kvaudit.server.incidents import quarantine as quarantining
-from kvaudit.server.incidents import restore_gate as gate
+from kvaudit.server.incidents import opening, quarantine, restore_gate
 from kvaudit.server.incidents.models import (
     ExternalResult,
     Fix,
@@ -73,7 +72,7 @@ def replay(*, incident: Incident, actor: User) -> Replay:
         raise IncidentProblem("Record the fix first: a reproduction shows something only after it.")
     checks = opening.checks_of(row)
     cited = list(row.citations.select_related("result__run").order_by("-at", "-id"))
-    original = next((each.result.run for each in cited if each.result.run.seed is not None), None)
+    original = next((citation.result.run for citation in cited if citation.result.run.seed is not None), None)
     if original is None:
         raise IncidentProblem(
             "No failing run of this incident kept a seed. Upload the result of an external script instead."
@@ -200,20 +199,22 @@ def release(*, incident: Incident, actor: User) -> Release:
     if row.state != State.MITIGATED:
         raise IncidentProblem(f"Incident {row.pk} is {row.state}: only a mitigated one can be released.")
     facts = facts_of(row)
-    asked = gate.requirements(facts)
-    missing = [each for each in asked if not each.met]
+    asked = restore_gate.requirements(facts)
+    missing = [requirement for requirement in asked if not requirement.met]
     override = usable_override(row, facts.fingerprint) if missing else None
     if missing and override is None:
-        raise IncidentProblem("The restore gate is closed: " + " ".join(each.sentence for each in missing))
+        raise IncidentProblem(
+            "The restore gate is closed: " + " ".join(requirement.sentence for requirement in missing)
+        )
     grounds = {
-        "requirements": [each.as_json() for each in asked],
+        "requirements": [requirement.as_json() for requirement in asked],
         "override": override.pk if override else None,
         "fixed_at": facts.fixed_at.isoformat() if facts.fixed_at else None,
     }
     made = Release.objects.create(
         incident=row, released_by=actor, fingerprint=facts.fingerprint, grounds=grounds, override=override
     )
-    made.runs.set(Run.objects.filter(pk__in={run for each in asked for run in each.runs}))
+    made.runs.set(Run.objects.filter(pk__in={run for requirement in asked for run in requirement.runs}))
     by = "an override" if override else "both tests"
     move(
         incident=row,
@@ -228,5 +229,5 @@ def release(*, incident: Incident, actor: User) -> Release:
         subject=f"incident:{row.pk} release:{made.pk}",
         digest=digest_of(grounds),
     )
-    quarantining.end_for(made, actor=actor)
+    quarantine.end_for(made, actor=actor)
     return made

@@ -10,11 +10,10 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.evidence import run_proof
 from kvaudit.server.audits.models import Result, RunState
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, NodeSnapshot
-from kvaudit.server.incidents import opening
+from kvaudit.server.incidents import opening, restore_gate
 from kvaudit.server.incidents import record_check as rederived
-from kvaudit.server.incidents import restore_gate as gate
 from kvaudit.server.incidents.models import Incident, Replay
-from kvaudit.server.incidents.restore_gate import External, Facts, Ran, Requirement
+from kvaudit.server.incidents.restore_gate import External, Facts, FinishedTest, Requirement
 
 NEWEST = 400
 """Results since the fix that are looked at; the newest of each check decide."""
@@ -43,13 +42,13 @@ def facts_of(incident: Incident) -> Facts:
     )
     checks = opening.checks_of(incident)
     replays = set(incident.replays.values_list("run_id", flat=True))
-    ran: list[Ran] = []
+    ran: list[FinishedTest] = []
     unproved: dict[int, str] = {}
     if fix is not None:
         rows = (
             Result.objects.filter(
                 deployment=deployment,
-                check_id__in={*checks, *gate.INTERNAL, *gate.CAPACITY},
+                check_id__in={*checks, *restore_gate.INTERNAL, *restore_gate.CAPACITY},
                 run__state=RunState.FINISHED,
                 run__started_at__gt=fix.at,
                 id__gt=incident.citations.aggregate(last=Max("result_id"))["last"] or 0,
@@ -80,12 +79,12 @@ def facts_of(incident: Incident) -> Facts:
     )
 
 
-def _ran(row: Result, replay: bool) -> Ran:
+def _ran(row: Result, replay: bool) -> FinishedTest:
     verdict = Verdict.parse(row.verdict)
     if row.run.verdict == Verdict.FAIL.value and _failed_before(row):
         verdict = Verdict.FAIL
     assert row.run.started_at is not None
-    return Ran(
+    return FinishedTest(
         run_id=row.run_id,
         check=row.check_id,
         verdict=verdict,
@@ -105,14 +104,14 @@ def _failed_before(row: Result) -> bool:
     return earlier.exists()
 
 
-def _without_other_replays(ran: list[Ran], mine: set[int]) -> list[Ran]:
+def _without_other_replays(ran: list[FinishedTest], mine: set[int]) -> list[FinishedTest]:
     """Another incident's replay is neither this one's reproduction nor an internal set."""
     others = set(
-        Replay.objects.filter(run__in={each.run_id for each in ran} - mine).values_list("run_id", flat=True)
+        Replay.objects.filter(run__in={test.run_id for test in ran} - mine).values_list("run_id", flat=True)
     )
-    return [each for each in ran if each.run_id not in others]
+    return [test for test in ran if test.run_id not in others]
 
 
 def requirements_of(incident: Incident) -> list[Requirement]:
     """The gate's conditions as they stand now."""
-    return gate.requirements(facts_of(incident))
+    return restore_gate.requirements(facts_of(incident))

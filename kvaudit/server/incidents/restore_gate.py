@@ -1,4 +1,4 @@
-"""The restore gate: what must have passed, after the fix and on the configuration of today. Pure.
+"""Decides what must have passed before a release, after the fix and on the configuration of today. Pure.
 
 Two independent tests decide: the reproduction (the failing cells asked again) and the internal
 canary/boundary set, which must come from other runs. Pool and version stand beside them. What is
@@ -20,7 +20,7 @@ CAPACITY = checks.where("read_at_gate")
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class FinishedTest:
     """One result of a finished run. ``asked`` are the lengths in tokens that got a valid answer."""
 
     run_id: int
@@ -55,7 +55,7 @@ class Facts:
     fingerprint: str
     changed_at: datetime | None
     cited: Mapping[str, Sequence[int]]
-    ran: Sequence[Ran]
+    ran: Sequence[FinishedTest]
     external: Sequence[External] = ()
     exact: frozenset[str] = frozenset()
     failed_at: datetime | None = None  # the incident's newest evidence: what passed before it shows nothing
@@ -66,7 +66,9 @@ class Facts:
         """Tests count when they began after the fix, after the last change and after the last fail."""
         if self.fixed_at is None:
             return None
-        return max(each for each in (self.fixed_at, self.changed_at, self.failed_at) if each is not None)
+        return max(
+            moment for moment in (self.fixed_at, self.changed_at, self.failed_at) if moment is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ _TITLES = ("Pool against context", "Version and advisories")
 
 def is_open(facts: Facts) -> bool:
     """Whether everything is met."""
-    return all(each.met for each in requirements(facts))
+    return all(requirement.met for requirement in requirements(facts))
 
 
 def _fix(facts: Facts) -> Requirement:
@@ -125,7 +127,7 @@ def _fix(facts: Facts) -> Requirement:
 def _reproduction(facts: Facts) -> Requirement:
     title = "Reproduction: the failing cells again, same seeds and lengths"
     if not facts.cited:
-        good = [each for each in _fresh_external(facts) if not each.leaked]
+        good = [external for external in _fresh_external(facts) if not external.leaked]
         if good:
             return Requirement(
                 "reproduction", title, True, f"No check had failed; {good[-1].name} no longer shows it."
@@ -198,20 +200,20 @@ def _set(facts: Facts, key: str, title: str, checks: Iterable[str]) -> Requireme
     return Requirement(key, title, True, f"Passed: {', '.join(checks)}.", tuple(sorted(set(runs))))
 
 
-def _last(facts: Facts, check: str, *, replay: bool) -> Ran | None:
+def _last(facts: Facts, check: str, *, replay: bool) -> FinishedTest | None:
     """The newest result of the check that counts: begun after fix and change, on today's fingerprint."""
     since = facts.since
     if since is None or not facts.fingerprint:
         return None
     fresh = [
-        each
-        for each in facts.ran
-        if each.check == check
-        and each.replay is replay
-        and each.started_at > since
-        and each.fingerprint == facts.fingerprint
+        test
+        for test in facts.ran
+        if test.check == check
+        and test.replay is replay
+        and test.started_at > since
+        and test.fingerprint == facts.fingerprint
     ]
-    return max(fresh, key=lambda each: (each.observed_at, each.run_id), default=None)
+    return max(fresh, key=lambda test: (test.observed_at, test.run_id), default=None)
 
 
 def _fresh_external(facts: Facts) -> list[External]:
@@ -220,11 +222,11 @@ def _fresh_external(facts: Facts) -> list[External]:
         return []
     return sorted(
         (
-            each
-            for each in facts.external
-            if each.at > since and each.fingerprint == facts.fingerprint and not each.by_fixer
+            external
+            for external in facts.external
+            if external.at > since and external.fingerprint == facts.fingerprint and not external.by_fixer
         ),
-        key=lambda each: each.at,
+        key=lambda external: external.at,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a result of a check means for an incident: its kind, its severity and the first steps. Pure."""
+"""Tells what a result of a check means for an incident: its kind, its severity and the first steps. Pure."""
 
 from __future__ import annotations
 

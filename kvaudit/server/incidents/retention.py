@@ -1,4 +1,5 @@
-"""Which runs incidents rest on: their evidence is kept for good (`kvaudit.server.audits.evidence.retention`)."""
+"""Lists the runs that incidents rest on: their evidence is kept for good
+(`kvaudit.server.audits.evidence.retention`)."""
 
 from __future__ import annotations
 

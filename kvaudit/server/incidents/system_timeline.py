@@ -1,5 +1,5 @@
-"""What the auditor itself recorded around an incident: changes of verdict, capacity and version, alerts,
-audits. Read when it is shown, never copied into the postmortem."""
+"""Gathers what the auditor itself recorded around an incident: changes of verdict, capacity and version,
+alerts, audits. Read when it is shown, never copied into the postmortem."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def events_of(incident: Incident) -> list[SystemEvent]:
         SystemEvent(step.at, "incident", f"{step.actor}: {step.after}. {step.reason}")
         for step in incident.transitions.all()
     ]
-    return sorted(found, key=lambda each: each.at)
+    return sorted(found, key=lambda event: event.at)
 
 
 def _changes(incident: Incident, start: datetime, end: datetime) -> list[SystemEvent]:

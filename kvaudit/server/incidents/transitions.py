@@ -1,4 +1,4 @@
-"""The state machine of an incident: one function takes every step, and writes it down."""
+"""Moves an incident from state to state: one function takes every step, and writes it down."""
 
 from __future__ import annotations
 

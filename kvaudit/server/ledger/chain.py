@@ -1,4 +1,4 @@
-"""The hash that binds an entry to the one before it. Pure."""
+"""Computes the hash that binds an entry to the one before it. Pure."""
 
 from __future__ import annotations
 

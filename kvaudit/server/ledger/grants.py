@@ -1,4 +1,5 @@
-"""What database roles may do: the application's, and that of retention. Tables: `kvaudit.server.ledger.tables`."""
+"""Grants database roles what they may do: the application's, and that of retention. Tables:
+`kvaudit.server.ledger.tables`."""
 
 from __future__ import annotations
 

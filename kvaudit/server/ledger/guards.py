@@ -1,5 +1,5 @@
-"""SQL of the triggers that guard tables of the record; for migrations. What they call is in migration 0005 of the
-ledger, what stands in which table's policy in `kvaudit.server.ledger.tables`."""
+"""Writes the SQL of the triggers that guard tables of the record; for migrations. What they call is in
+migration 0005 of the ledger, what stands in which table's policy in `kvaudit.server.ledger.tables`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the ledger's entries say of other rows, computed again: the seam between the chain and the record.
+"""Computes again what the ledger's entries say of other rows: the seam between the chain and the record.
 
 An app says for some kinds of entries what their digests are of (`derives`), and what must follow from rows that were
 recorded (`follows`). Entries are looked at in batches in their order, so that a verification that begins at some entry

@@ -1,5 +1,5 @@
-"""Reading the ledger backwards, filtered, a bounded stretch at a time: nothing but the sequence is indexed for all
-filters, and a ledger grows without end."""
+"""Searches the ledger backwards, filtered, a bounded stretch at a time: nothing but the sequence is indexed for
+all filters, and a ledger grows without end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHOLE = re.compile(r"[^\s:]+:[^\s:]+\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EntryPage:
     """``older`` is where the next page begins (0 for none); ``searched_to`` is set where the stretch ended before
     the page was full: older entries have not been looked at."""
 
@@ -32,7 +32,7 @@ class Found:
 
 def page_of(
     entries: EntryQuerySet, *, kind: str = "", actor: str = "", subject: str = "", below: int | None = None
-) -> Found:
+) -> EntryPage:
     """Newest first. ``kind`` is a beginning; so is ``subject``, but ``run:1`` is that run alone; ``actor`` is any
     part of the name. Two queries."""
     if kind:
@@ -49,10 +49,10 @@ def page_of(
     looked_at = entries.filter(sequence__lt=below, sequence__gte=lowest).order_by("-sequence")
     found = list(looked_at[: PAGE + 1])
     if len(found) > PAGE:
-        return Found(found[:PAGE], older=found[PAGE - 1].sequence)
+        return EntryPage(found[:PAGE], older=found[PAGE - 1].sequence)
     if lowest > 1:
-        return Found(found, older=lowest, searched_to=lowest)
-    return Found(found)
+        return EntryPage(found, older=lowest, searched_to=lowest)
+    return EntryPage(found)
 
 
 def in_order(entries: EntryQuerySet, upto: int) -> Iterator[Entry]:

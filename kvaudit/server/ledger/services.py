@@ -1,4 +1,4 @@
-"""Writing to the ledger: `record` is the only door."""
+"""Writes to the ledger; `record` and `record_all` are the only way in."""
 
 from __future__ import annotations
 

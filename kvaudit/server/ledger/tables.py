@@ -1,4 +1,5 @@
-"""What the application's database role may do with each table, and why: the tables of the record, and the others.
+"""Lists what the application's database role may do with each table, and why: the tables of the record, and the
+others.
 
 Privileges stop what no code of ours does; the triggers of `kvaudit.server.ledger.guards` say the same a second
 time, and what privileges cannot say (an interval is closed once). A test walks every table: a new one without a line

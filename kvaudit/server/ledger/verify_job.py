@@ -1,4 +1,4 @@
-"""Asking for a verification of the ledger, and a worker's part of it."""
+"""Queues verifications of the ledger, and carries them out in a worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kvaudit.server import broker, clock
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor, actor_name
 from kvaudit.server.ledger.chain import digest_of
-from kvaudit.server.ledger.chain_check import Found, verify_chain, verify_record
+from kvaudit.server.ledger.chain_check import ChainCheck, verify_chain, verify_record
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ledger.models.verifications import Outcome, Verification
 from kvaudit.server.ledger.searching import in_order, newest_sequence
@@ -36,14 +36,14 @@ class NoLongerOurs(Exception):
 
 @transaction.atomic
 def begin(*, actor: Actor) -> Verification:
-    """Ask for a verification; one that waits, runs or was lost is rung for again instead of a second. Raises
+    """Ask for a verification; one that waits, runs or was lost is sent again instead of a second. Raises
     PermissionDenied unless the actor may read the ledger."""
     require(actor, "view_ledger")
     work = Verification.objects.open().first()
     if work is None:
         work = Verification.objects.create(asked_by=actor_name(actor)[:200], wanted=newest_sequence())
     pk = work.pk
-    transaction.on_commit(lambda: _ring(pk))
+    transaction.on_commit(lambda: _notify_worker(pk))
     return work
 
 
@@ -52,7 +52,7 @@ def begin_when_due() -> None:
     now = clock.now()
     waiting = Verification.objects.claimable(now).order_by("-pk").first()
     if waiting is not None:
-        _ring(waiting.pk)
+        _notify_worker(waiting.pk)
     elif not Verification.objects.filter(asked_at__gt=now - PERIOD).exists():
         begin(actor="system:beat")
 
@@ -88,7 +88,7 @@ def noted_before(work: Verification | None = None) -> Mapping[int, str]:
     return dict(earlier.order_by("-entries").values_list("entries", "last_hash")[:1])
 
 
-def keep(found: Found, *, asked_by: str) -> Verification:
+def keep(found: ChainCheck, *, asked_by: str) -> Verification:
     """Note a verification that was carried out elsewhere (the command), so that pages can say when."""
     return Verification.objects.create(
         asked_by=asked_by,
@@ -133,7 +133,7 @@ def _sign(work: Verification, entries: int) -> None:
 
 
 @transaction.atomic
-def _end(work: Verification, found: Found) -> None:
+def _end(work: Verification, found: ChainCheck) -> None:
     outcome = Outcome.BROKEN if found.problem else Outcome.INTACT
     ours = Verification.objects.filter(pk=work.pk, token=work.token, finished_at=None)
     if not ours.update(
@@ -153,5 +153,7 @@ def _end(work: Verification, found: Found) -> None:
     )
 
 
-def _ring(pk: int) -> None:
-    broker.ring("kvaudit.ledger.tasks.verify", pk, queue="passive", waiting=f"The verification {pk} waits")
+def _notify_worker(pk: int) -> None:
+    broker.notify_worker(
+        "kvaudit.ledger.tasks.verify", pk, queue="passive", waiting=f"The verification {pk} waits"
+    )

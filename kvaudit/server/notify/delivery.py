@@ -1,4 +1,5 @@
-"""Delivering the outbox: claim, send, note. No transaction is open while anything is sent."""
+"""Delivers the outbox: claims messages, sends them, notes what became of them. No transaction is open while
+anything is sent."""
 
 from __future__ import annotations
 
@@ -43,6 +44,7 @@ def claim(limit: int) -> list[OutboxMessage]:
         .select_for_update(skip_locked=True, of=("self",))
         .select_related("channel", "channel__team")[:limit]
     )
+    # Counted before it is sent: a worker that dies over it has tried, and a message that kills workers ends.
     OutboxMessage.objects.filter(pk__in=[row.pk for row in rows]).update(
         attempts=F("attempts") + 1, next_attempt_at=Now() + CLAIM
     )

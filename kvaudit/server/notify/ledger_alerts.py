@@ -1,4 +1,4 @@
-"""Telling people that the ledger was found broken. The ledger lies below and calls nobody: from beat."""
+"""Tells people that the ledger was found broken. The ledger lies below and calls nobody: from beat."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ NEXT = (
 
 
 @transaction.atomic
-def tell_of_ledger() -> bool:
+def notify_of_ledger() -> bool:
     """Whether somebody is told: of each time that the ledger, in order before or never looked at, was found broken,
     and not again for every verification that finds it broken still. While no channel hears of it, it stays to be
     told. Safe to run twice at once."""
     locked = Verification.objects.to_tell().select_for_update(skip_locked=True)
-    found = Verification.objects.filter(pk__in=[each.pk for each in locked])
+    found = Verification.objects.filter(pk__in=[verification.pk for verification in locked])
     begun = found.beginning().order_by("finished_at", "pk").last()
     if begun is not None and not _tell(begun):
         return False

@@ -114,7 +114,7 @@ def try_again(*, message: OutboxMessage, actor: Actor) -> bool:
     record(
         actor=actor, kind="message.tried_again", subject=f"channel:{message.channel_id} message:{message.pk}"
     )
-    transaction.on_commit(_ring)
+    transaction.on_commit(_notify_worker)
     return True
 
 
@@ -134,7 +134,7 @@ def _put(channels: list[Channel], event: Event, subject: str, payload: dict[str,
             )
             for channel in channels
         )
-        transaction.on_commit(_ring)
+        transaction.on_commit(_notify_worker)
     return messages
 
 
@@ -144,5 +144,5 @@ def _clean(payload: dict[str, Any]) -> Any:
     return orjson.loads(body)
 
 
-def _ring() -> None:
-    broker.ring("kvaudit.notify.tasks.deliver", queue="desk", waiting="Messages wait")
+def _notify_worker() -> None:
+    broker.notify_worker("kvaudit.notify.tasks.deliver", queue="maintenance", waiting="Messages wait")

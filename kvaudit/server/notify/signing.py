@@ -1,4 +1,4 @@
-"""The signature of a webhook, and how its receiver checks it. Pure."""
+"""Signs webhooks, as their receiver checks it. Pure."""
 
 from __future__ import annotations
 

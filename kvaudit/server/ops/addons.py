@@ -1,4 +1,4 @@
-"""What else ``kvaudit up`` runs: the lab fleet, so that a new installation has something to audit.
+"""Runs the lab fleet beside ``kvaudit up``, so that a new installation has something to audit.
 
 Three deployments of the lab are served on loopback, imported with their keys and plans, and audited
 at once. Without it: ``--no-lab``. A failure here is said and leaves the product running.
@@ -20,12 +20,12 @@ from kvaudit.server.ops.supervisor import StartFault, Stopped, Supervisor
 
 
 @dataclass(frozen=True)
-class Extra:
+class Addon:
     """Something that is no part of the product: its children, and what to do while the web starts."""
 
     name: str
     children: Callable[[Launch], list[Child]]
-    furnish: Callable[[Launch, Supervisor], None]
+    set_up: Callable[[Launch, Supervisor], None]
 
 
 def _folder(launch: Launch) -> Path:
@@ -60,7 +60,7 @@ def _import_lab(launch: Launch, supervisor: Supervisor) -> None:
     supervisor.progress.say(f"lab fleet: {said[-1] if said else f'exit code {done.code}'}")
 
 
-EXTRAS: list[Extra] = [Extra("lab", _lab, _import_lab)]
+ADDONS: list[Addon] = [Addon("lab", _lab, _import_lab)]
 """Started in the tier LAB with every ``kvaudit up``; ``--no-NAME`` leaves one out."""
 
 
@@ -69,20 +69,20 @@ def lab_ports_file(launch: Launch) -> Path:
     return launch.state.folder / "run" / "lab.ports"
 
 
-def wish_file(launch: Launch) -> Path:
+def request_file(launch: Launch) -> Path:
     """The web writes it when somebody wishes for the extras that this start left out (`LAB_WISH_FILE`)."""
     return launch.state.folder / "run" / "lab.wish"
 
 
-def fulfil(launch: Launch, supervisor: Supervisor, left_out: list[Extra]) -> None:
+def fulfil(launch: Launch, supervisor: Supervisor, left_out: list[Addon]) -> None:
     """Start what was left out, once, when somebody has asked for it."""
-    wish = wish_file(launch)
+    wish = request_file(launch)
     if not left_out or not wish.exists():
         return
     wish.unlink(missing_ok=True)
     supervisor.progress.say("the lab fleet was asked for on the page")
     while left_out:
-        extra = left_out.pop()
-        for child in extra.children(launch):
+        addon = left_out.pop()
+        for child in addon.children(launch):
             supervisor.start(child)
-        extra.furnish(launch, supervisor)
+        addon.set_up(launch, supervisor)

@@ -17,7 +17,7 @@ class OpsConfig(AppConfig):
     verbose_name = "Operations"
 
     def ready(self) -> None:
-        """The server's egress list holds from here on, in every process. And every process and thread rings
+        """The server's egress list holds from here on, in every process. And every process and thread notifies
         workers through our Celery application: without this, a web thread would ask Celery's default one, which
         knows no broker of ours."""
         from kvaudit.auditor.transport import egress

@@ -1,4 +1,4 @@
-"""``kvaudit lab story``: finds this machine's database and lab, and tells the story there."""
+"""``kvaudit lab story``: finds this machine's database and lab, and plays the demo scenario there."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def main(argv: Sequence[str]) -> int:
     import django
 
     django.setup()
-    from kvaudit.server.ops.demo_scenario import StoryFault, tell
+    from kvaudit.server.ops.demo_scenario import ScenarioFault, play
 
     folder = (chosen.state or default_state()) / "lab"
     try:
-        closed = tell(lab=folder, say=lambda sentence: print(sentence, flush=True), seconds=chosen.seconds)
-    except StoryFault as fault:
+        closed = play(lab=folder, say=lambda sentence: print(sentence, flush=True), seconds=chosen.seconds)
+    except ScenarioFault as fault:
         print(f"kvaudit lab story: {fault}", file=sys.stderr)
         return 1
     print(f"Read it at /incidents/{closed.pk}/.")

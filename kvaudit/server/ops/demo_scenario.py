@@ -1,5 +1,5 @@
-"""The incident in small, told with real runs: the lab's leaking deployment fails, is mended while it runs,
-both tests pass, it is released and its postmortem closed.
+"""Plays the incident in small with real runs: the lab's leaking deployment fails, is mended while it runs, both
+tests pass, it is released and its postmortem closed.
 
 Every verdict, number and moment comes from the audits; the sentences around them are written here,
 as a person would. Two people act: one mends, the other has the last word.
@@ -41,21 +41,21 @@ Say = Callable[[str], None]
 Found = TypeVar("Found")
 
 
-class StoryFault(RuntimeError):
+class ScenarioFault(RuntimeError):
     """The story cannot go on; the text says why."""
 
 
-def tell(*, lab: Path, say: Say, slug: str = SLUG, seconds: float = 900.0) -> Incident:
-    """From the leak to the closed postmortem; returns the closed incident. Raises StoryFault.
+def play(*, lab: Path, say: Say, slug: str = SLUG, seconds: float = 900.0) -> Incident:
+    """From the leak to the closed postmortem; returns the closed incident. Raises ScenarioFault.
 
     A story that was interrupted goes on where it is.
     """
     deployment = Deployment.objects.select_related("team").filter(slug=slug).first()
     if deployment is None:
-        raise StoryFault(f"there is no deployment {slug}: start the product with its lab (`make up`).")
+        raise ScenarioFault(f"there is no deployment {slug}: start the product with its lab (`make up`).")
     if not (lab / "fleet.json").exists():
-        raise StoryFault(f"no lab runs in {lab}: start the product with its lab (`make up`).")
-    teller = _Teller(deployment, lab, say, seconds)
+        raise ScenarioFault(f"no lab runs in {lab}: start the product with its lab (`make up`).")
+    teller = _Scenario(deployment, lab, say, seconds)
     incident = teller.leak()
     if incident.state == State.OPEN:
         incident = teller.mitigate(incident)
@@ -67,7 +67,7 @@ def tell(*, lab: Path, say: Say, slug: str = SLUG, seconds: float = 900.0) -> In
     return teller.close(incident)
 
 
-class _Teller:
+class _Scenario:
     def __init__(self, deployment: Deployment, lab: Path, say: Say, seconds: float) -> None:
         self.deployment, self.lab, self.say, self.seconds = deployment, lab, say, seconds
         self.oncall = _person("lab-oncall", Role.OPERATOR, deployment.team)
@@ -112,12 +112,12 @@ class _Teller:
         """First what the change brings about by itself, then the reproduction, then what is still missing."""
         self._ended([audit_now(deployment=self.deployment, actor=ACTOR)])
         self._ended(self._pending())
-        missing = {each.key for each in requirements_of(incident) if not each.met}
+        missing = {requirement.key for requirement in requirements_of(incident) if not requirement.met}
         if "reproduction" in missing:
             replay = restore.replay(incident=incident, actor=self.lead)
             self.say(f"Reproduction: the failing cells again, with their seed, in run {replay.run_id}.")
             self._ended([replay.run])
-            missing = {each.key for each in requirements_of(incident) if not each.met}
+            missing = {requirement.key for requirement in requirements_of(incident) if not requirement.met}
         if "internal" in missing:
             run = audit_now(deployment=self.deployment, actor=ACTOR, checks=SHOWS_IT)
             self.say(f"Internal set: canary and rejection in run {run.pk}.")
@@ -127,12 +127,14 @@ class _Teller:
         self._ended(self._pending())
 
     def release(self, incident: Incident) -> Incident:
-        for each in requirements_of(incident):
-            self.say(f"  {'met    ' if each.met else 'NOT met'} {each.title}: {each.sentence}")
+        for requirement in requirements_of(incident):
+            self.say(
+                f"  {'met    ' if requirement.met else 'NOT met'} {requirement.title}: {requirement.sentence}"
+            )
         try:
             made = restore.release(incident=incident, actor=self.lead)
         except IncidentProblem as problem:
-            raise StoryFault(str(problem)) from None
+            raise ScenarioFault(str(problem)) from None
         self.say(f"Released on fingerprint {made.fingerprint} by {made.released_by.get_username()}.")
         return Incident.objects.select_related("deployment__team").get(pk=incident.pk)
 
@@ -232,7 +234,7 @@ class _Teller:
         try:
             closed = postmortem.close(incident=incident, actor=self.lead, reason="Proved and written.")
         except IncidentProblem as problem:
-            raise StoryFault(str(problem)) from None
+            raise ScenarioFault(str(problem)) from None
         self.say(f"Incident {closed.pk} is closed.")
         return closed
 
@@ -257,13 +259,13 @@ class _Teller:
             self.say(f"  run {run.pk} ({', '.join(run.checks)}): {run.verdict or run.state}")
 
     def _until(self, look: Callable[[], Found | None], otherwise: str) -> Found:
-        """Look again and again; StoryFault after the patience."""
+        """Look again and again; ScenarioFault after the patience."""
         until = time.monotonic() + self.seconds
         while time.monotonic() < until:
             if found := look():
                 return found
             time.sleep(GLANCE)
-        raise StoryFault(f"within {self.seconds:.0f} s: {otherwise}")
+        raise ScenarioFault(f"within {self.seconds:.0f} s: {otherwise}")
 
 
 def _restarted(lab: Path, slug: str, seconds: float) -> dict[str, Any]:
@@ -271,7 +273,7 @@ def _restarted(lab: Path, slug: str, seconds: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "kvaudit.cli", "lab", "restart", slug, "--state", str(lab)]
     done = subprocess.run([*command, "--seconds", str(seconds)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise StoryFault(
+        raise ScenarioFault(
             done.stderr.strip().removeprefix("ERROR ") or "the lab does not restart its deployment"
         )
     about: dict[str, Any] = json.loads(done.stdout)

@@ -1,5 +1,5 @@
-"""The egress list of the server, out of its settings: what the operator allows and denies, kvaudit's own doors,
-and the ports of the lab fleet that ``kvaudit up`` runs."""
+"""Builds the egress list of the server out of its settings: what the operator allows and denies, kvaudit's own
+doors, and the ports of the lab fleet that ``kvaudit up`` runs."""
 
 from __future__ import annotations
 

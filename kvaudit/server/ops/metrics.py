@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, counted in the database when asked.
+"""Counts numbers for Prometheus in the database when asked.
 
 The processes of web and workers share nothing, so a counter in memory would be one process's share;
 rows are everybody's. Every question is answered by a partial index, so a scrape does not grow with

@@ -1,4 +1,4 @@
-"""Commands that run to their end while everything else is being started."""
+"""Runs commands to their end while everything else is being started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvaudit.server.ops.state import REPOSITORY
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class OneShot:
     """How a command ended. ``stopped``: it was killed because somebody asked us to stop."""
 
     code: int
@@ -22,7 +22,7 @@ class Errand:
     stopped: bool
 
 
-def manage(arguments: Sequence[str], env: Mapping[str, str], asked_to_stop: Callable[[], bool]) -> Errand:
+def manage(arguments: Sequence[str], env: Mapping[str, str], asked_to_stop: Callable[[], bool]) -> OneShot:
     """Run ``manage.py ARGUMENTS`` to its end; it is killed when we are asked to stop, or die."""
     process = subprocess.Popen(
         [sys.executable, "-m", "django", *arguments],
@@ -39,7 +39,7 @@ def manage(arguments: Sequence[str], env: Mapping[str, str], asked_to_stop: Call
     while True:
         try:
             out, errors = process.communicate(timeout=0.1)
-            return Errand(process.returncode, out, errors, stopped)
+            return OneShot(process.returncode, out, errors, stopped)
         except subprocess.TimeoutExpired:
             stopped = stopped or asked_to_stop()
             if stopped:

@@ -1,4 +1,4 @@
-"""Processes that never outlive us: started in their own session, ended with their whole group."""
+"""Starts processes that never outlive us: in a session of their own, ended with their whole group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while kvaudit starts: a spinner on a terminal, plain lines elsewhere."""
+"""Shows progress while kvaudit starts: a spinner on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state folder of one machine: its lock, its secrets, its logs, and the environment made from them.
+"""Manages the state folder of one machine: its lock, its secrets, its logs, and the environment made from them.
 
 Layout: ``up.lock`` (held while it runs), ``secrets/`` (mode 0700), ``pgdata/``, ``valkey/``, ``run/``
 (sockets), ``logs/``, ``static/`` and ``local.env``, which lets ``manage.py`` find all this.

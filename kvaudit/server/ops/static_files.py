@@ -1,4 +1,4 @@
-"""Static files: collected and compressed once, when one of them changed."""
+"""Collects and compresses static files, once, when one of them changed."""
 
 from __future__ import annotations
 

@@ -202,7 +202,9 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
     def spooled(self) -> int:
         """Bytes that are kept for it: of its request, and of responses that are no files of ours."""
-        kept = [len(each) for each in list(self.outbufs) if not isinstance(each, ReadOnlyFileBasedBuffer)]
+        kept = [
+            len(outbuf) for outbuf in list(self.outbufs) if not isinstance(outbuf, ReadOnlyFileBasedBuffer)
+        ]
         return sum(kept) + (self.request.body_bytes_received if self.request is not None else 0)
 
     def _phase(self) -> str:
@@ -228,19 +230,19 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
 
     def handle_accept(self) -> None:
         if len(self.active_channels) >= MOST_CONNECTIONS:
-            waiting = [each for each in self.active_channels.values() if not each.requests]
+            waiting = [channel for channel in self.active_channels.values() if not channel.requests]
             if waiting:
-                min(waiting, key=lambda each: each.since).handle_close()
+                min(waiting, key=lambda connection: connection.since).handle_close()
         super().handle_accept()
 
     def sweep(self, now: float) -> None:
         """Close what is late or too much. Between two rounds of the loop, never within one."""
         pressed, spooled = self.pressed(), 0
-        for each in list(self.active_channels.values()):
-            if each.late(now, pressed=pressed):
-                each.handle_close()
+        for channel in list(self.active_channels.values()):
+            if channel.late(now, pressed=pressed):
+                channel.handle_close()
             else:
-                spooled += each.spooled()
+                spooled += channel.spooled()
         while spooled > MOST_SPOOLED and self.active_channels:
             largest = max(self.active_channels.values(), key=Connection.spooled)
             spooled -= max(largest.spooled(), 1)
@@ -249,7 +251,7 @@ class Server(TcpWSGIServer):  # type: ignore[misc]
     def finish(self) -> bool:
         """Close what is not being answered; whether everything is."""
         self.accepting = False
-        for each in list(self.active_channels.values()):
-            if not each.requests and not each.total_outbufs_len:
-                each.handle_close()
+        for channel in list(self.active_channels.values()):
+            if not channel.requests and not channel.total_outbufs_len:
+                channel.handle_close()
         return not self.active_channels

@@ -51,7 +51,7 @@ def test_match_as_json(capsys):
     assert main(["match", "--engine", "sglang", "--version", "v0.5.19-cu129", "--json"]) == 2
     document = json.loads(capsys.readouterr().out)
     assert document["verdict"] == "inconclusive"
-    by_id = {each["id"]: each for each in document["matches"]}
+    by_id = {match["id"]: match for match in document["matches"]}
     assert by_id["KVA-001"]["outcome"] == "undecided"
     assert by_id["KVA-001"]["undecided"] == ["pd_disaggregation", "prefill_pool<context_length"]
 

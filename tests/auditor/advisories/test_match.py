@@ -128,5 +128,5 @@ def _inside(text):
     from kvaudit.auditor.advisories.versions import in_range, parse_range
 
     candidates = [str(version) for _, version in parse_range(text)]
-    candidates += [f"{each}.post1" for each in candidates] + ["0.0.1"]
-    return next(each for each in candidates if in_range(parse_build(each), text))
+    candidates += [f"{candidate}.post1" for candidate in candidates] + ["0.0.1"]
+    return next(candidate for candidate in candidates if in_range(parse_build(candidate), text))

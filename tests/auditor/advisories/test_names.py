@@ -51,7 +51,7 @@ def test_the_name_that_was_meant(read: Any, given: str, meant: str) -> None:
 
 def test_every_name_that_an_advisory_asks_for_is_known() -> None:
     for advisory in shipped().advisories:
-        assert [names.condition(each) for each in advisory.conditions] == list(advisory.conditions)
+        assert [names.condition(condition) for condition in advisory.conditions] == list(advisory.conditions)
         for each in (advisory.engine, *dict(advisory.pair)):
             assert names.component(each) == each
     assert set(names.PACKAGES.values()) <= names.components()

@@ -10,8 +10,8 @@ from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Audit, History, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import Trial
-from kvaudit.auditor.prober import NetworkProber, Permission, Spent, prober_for
-from kvaudit.auditor.runner import read_node
+from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage, prober_for
+from kvaudit.auditor.runner.reading import read_node
 from kvaudit.auditor.targets import Credentials, Node, Target, Tenant
 from kvaudit.auditor.verdict import Result
 from kvaudit.lab.clock import run_virtual
@@ -68,7 +68,8 @@ def target_of(lab: Any, **more: Any) -> Target:
         Node(node.role, url, node.role) for node, url in zip(lab.deployment.nodes, lab.node_urls, strict=True)
     )
     tenants = tuple(
-        Tenant(each.name, Credentials((("Authorization", f"Bearer {each.key}"),))) for each in config.tenants
+        Tenant(tenant.name, Credentials((("Authorization", f"Bearer {tenant.key}"),)))
+        for tenant in config.tenants
     )
     return Target("lab", nodes, **{"entry": lab.entry, "model": config.model, "tenants": tenants, **more})
 
@@ -101,7 +102,7 @@ async def _in_lab(
         with lab.joined():
             target = target_of(lab, **more)
             nodes = [await read_node(node) for node in target.nodes]
-            given_permission = replace(permission or Permission(consent=True, seed=7), spent=Spent())
+            given_permission = replace(permission or Permission(consent=True, seed=7), spent=TokenUsage())
             prober = await prober_for(target, nodes, given_permission)  # what was spent belongs to one run
             if meddle is not None:
                 meddle(lab, prober)

@@ -178,12 +178,12 @@ def test_the_longest_accepted_length_comes_last_and_what_needs_consent_is_left_o
 
 
 def test_ceilings_cut_the_rounds_before_the_run() -> None:
-    from kvaudit.auditor.checks.canary.probe import Canary
+    from kvaudit.auditor.checks.canary.probe import CanaryProbe
 
     _, seen, prober = in_lab("canary", permission=Permission(consent=True, seed=3, prompt_tokens=60_000))
     assert seen.planned < 20
     assert seen.rounds_done <= seen.planned
-    plan = Canary().plan(prober)
+    plan = CanaryProbe().plan(prober)
     assert plan.rounds == seen.planned
 
 

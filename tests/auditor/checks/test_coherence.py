@@ -159,7 +159,7 @@ def test_a_model_that_goes_through_a_list_is_asked_once_per_length(monkeypatch: 
         if needles and "each with its word" in tail:
             code = tail.split("Code Q: ")[1].split(".")[0]
             told["answer"] = (
-                " ".join(f"Locker {each.key}: {each.word}." for each in needles) + f" Code Q: {code}."
+                " ".join(f"Locker {needle.key}: {needle.word}." for needle in needles) + f" Code Q: {code}."
             )
         return await framed(self, marker, tokens, tail, needles, **more)
 

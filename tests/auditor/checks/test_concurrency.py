@@ -24,7 +24,7 @@ from kvaudit.auditor.checks.concurrency.load import (
     volleys_for,
     workers_for,
 )
-from kvaudit.auditor.checks.concurrency.probe import Concurrency
+from kvaudit.auditor.checks.concurrency.probe import ConcurrencyProbe
 from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting, Use, Visit
 from kvaudit.auditor.checks.concurrency.verdict import judge_concurrency, nonce_loss, visit_loss
 from kvaudit.auditor.checks.contract import Audit, Rules
@@ -33,7 +33,7 @@ from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.prober import NetworkProber
 from kvaudit.auditor.prober.setup import limits_of
-from kvaudit.auditor.prober.spending import Spent
+from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.text.markers import draw_marker, seeded
 from kvaudit.auditor.text.prompts import draw_nonce
 from kvaudit.auditor.verdict import Result, Verdict
@@ -70,17 +70,17 @@ def audited(
                 facts,
                 [] if dumb else nodes,
                 draw=seeded(seed * 7 + 1),
-                spent=Spent(ceiling=ceiling),
+                spent=TokenUsage(ceiling=ceiling),
             )
             await prober.calibrate()
             prober.spent.begin()
             before = prober.spent.prompt_tokens, prober.spent.requests
-            plan = Concurrency().plan(prober)
+            plan = ConcurrencyProbe().plan(prober)
             audit = Audit("lab", [], prober=prober)
-            seen = await Concurrency().observe(audit)
+            seen = await ConcurrencyProbe().observe(audit)
             prober.spent.prompt_tokens -= before[0]
             prober.spent.requests -= before[1]
-            return Concurrency().judge(seen, audit), prober, plan
+            return ConcurrencyProbe().judge(seen, audit), prober, plan
 
     return run_virtual(run())
 

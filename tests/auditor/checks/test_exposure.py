@@ -60,7 +60,7 @@ def judge(answers, engine="vllm", exposures=()):
 
 
 def found(result):
-    return {(each["severity"], each["what"]) for each in result.measures["findings"]}
+    return {(finding["severity"], finding["what"]) for finding in result.measures["findings"]}
 
 
 def test_real_vllm_with_a_key_serves_completions_without_it():

@@ -261,12 +261,12 @@ def test_a_declared_edge_limit_must_refuse() -> None:
 
 def test_the_dry_run_says_what_it_costs() -> None:
     _, seen, prober = in_lab("rejection", ["none"])
-    from kvaudit.auditor.checks.rejection.probe import Rejection
+    from kvaudit.auditor.checks.rejection.probe import RejectionProbe
 
-    plan = Rejection().plan(prober)
+    plan = RejectionProbe().plan(prober)
     assert plan.prompt_tokens == sum(one.tokens for one in seen.trials if one.tokens < N)
     assert plan.requests >= len(seen.trials)
     prober.limits = Limits(None, C, None)
-    assert Rejection().plan(prober).prompt_tokens > 0
+    assert RejectionProbe().plan(prober).prompt_tokens > 0
     prober.consent = False
-    assert Rejection().plan(prober).requests == 0
+    assert RejectionProbe().plan(prober).requests == 0

@@ -6,7 +6,7 @@ import pytest
 
 from kvaudit.auditor.checks.rejection.verdict import RULES
 from kvaudit.auditor.checks.rules import Rule, first_that_holds
-from kvaudit.auditor.checks.trials import saying
+from kvaudit.auditor.checks.trials import result_builder
 from kvaudit.auditor.verdict import Verdict
 
 ORDER: tuple[Rule[int], ...] = (
@@ -25,13 +25,13 @@ ORDER: tuple[Rule[int], ...] = (
     ],
 )
 def test_the_first_rule_that_holds_decides(n: int, said: tuple[object, ...]) -> None:
-    result = first_that_holds(ORDER, n, saying("pool", {}, "Anything.", []))
+    result = first_that_holds(ORDER, n, result_builder("pool", {}, "Anything.", []))
     assert (result.verdict, result.summary, result.next, result.severity, result.warn) == said
 
 
 def test_no_rule_that_holds_is_a_defect() -> None:
     with pytest.raises(LookupError, match="negative, large, odd"):
-        first_that_holds(ORDER, 4, saying("pool", {}, "Anything.", []))
+        first_that_holds(ORDER, 4, result_builder("pool", {}, "Anything.", []))
 
 
 def test_what_was_seen_comes_before_what_was_not() -> None:

@@ -15,15 +15,15 @@ from kvaudit.auditor.checks.session.api import (
     Answer,
     Fill,
     Step,
-    Unusable,
+    UnusablePlan,
     draw_token,
     fits,
     path_problem,
     render_body,
     render_path,
 )
-from kvaudit.auditor.checks.session.probe import SessionCheck
-from kvaudit.auditor.checks.session.seen import Find, SessionSeen
+from kvaudit.auditor.checks.session.probe import SessionProbe
+from kvaudit.auditor.checks.session.seen import ForeignData, SessionSeen
 from kvaudit.auditor.checks.session.verdict import judge_session, missing_parts
 from kvaudit.auditor.fleetfile import parse_fleet
 from kvaudit.auditor.prober.session_wire import SessionClient, session_for
@@ -92,7 +92,7 @@ async def audited(
         wire(server, given or target(server.url), **options) as way,
     ):
         audit = Audit("game", [], session=way)
-        return SessionCheck().judge(await SessionCheck().observe(audit), audit), server
+        return SessionProbe().judge(await SessionProbe().observe(audit), audit), server
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ async def test_wrong_key_is_an_error() -> None:
             )
             async with wire(server, target(server.url, text, keys)) as way:
                 audit = Audit("game", [], session=way)
-                result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
+                result = SessionProbe().judge(await SessionProbe().observe(audit), audit)
             assert result.verdict is Verdict.ERROR
             assert "refused the key" in result.summary
 
@@ -174,7 +174,7 @@ async def test_pointer_to_nothing_is_an_error() -> None:
         )
         async with wire(server, given) as way:
             audit = Audit("game", [], session=way)
-            result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
+            result = SessionProbe().judge(await SessionProbe().observe(audit), audit)
     assert result.verdict is Verdict.ERROR
     assert "capacity" in result.summary
 
@@ -188,7 +188,7 @@ async def test_reuse_that_nothing_tells_is_inconclusive() -> None:
         )
         async with wire(server, target(server.url, text)) as way:
             audit = Audit("game", [], session=way)
-            result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
+            result = SessionProbe().judge(await SessionProbe().observe(audit), audit)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "reuse a slot" in result.summary
 
@@ -200,7 +200,7 @@ async def test_reuse_follows_from_counts_where_slots_have_no_number() -> None:
         wire(server, target(server.url, FLEET_FILE.replace(", slot: /slot", ""))) as way,
     ):
         audit = Audit("game", [], session=way)
-        result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
+        result = SessionProbe().judge(await SessionProbe().observe(audit), audit)
     assert result.verdict is Verdict.PASS, result.summary
     assert result.measures["reuse_told_by"] == "count"
     assert result.measures["reused_claims"] < result.measures["claims"]
@@ -217,8 +217,8 @@ async def test_ceiling_stops() -> None:
 @in_loop
 async def test_nobody_to_ask() -> None:
     audit = Audit("game", [])
-    seen = await SessionCheck().observe(audit)
-    result = SessionCheck().judge(seen, audit)
+    seen = await SessionProbe().observe(audit)
+    result = SessionProbe().judge(seen, audit)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "fleet file" in result.summary
 
@@ -259,8 +259,8 @@ def pool(capacity: int) -> EngineFacts:
     return EngineFacts(engine="generic", pool=read(capacity, "GET /pool"))
 
 
-def find(kind: str) -> Find:
-    return Find(kind, "b", "a", "kv" + "a" * 16, "end", False, 0)
+def find(kind: str) -> ForeignData:
+    return ForeignData(kind, "b", "a", "kv" + "a" * 16, "end", False, 0)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_what_the_service_does_not_have_is_said() -> None:
     plan = target("http://127.0.0.1:1").session
     assert plan is not None
     assert missing_parts(plan) == ()
-    bare = replace(plan, wait=0, steps=tuple(each for each in plan.steps if each[0] != "save"))
+    bare = replace(plan, wait=0, steps=tuple(step for step in plan.steps if step[0] != "save"))
     assert missing_parts(bare) == ("drop", "timeout", "late")
     assert missing_parts(replace(bare, without=frozenset({"drop", "timeout", "late"}))) == ()
     result = judge_session(
@@ -349,7 +349,7 @@ def test_captured_values_cannot_leave_their_place(value: str, path: str) -> None
 
 @pytest.mark.parametrize("value", ["", ".", "..", "x" * 513])
 def test_captured_values_that_no_path_may_hold(value: str) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(UnusablePlan):
         render_path("/s/{{id}}/slots", lambda name: value)
 
 
@@ -392,6 +392,6 @@ async def test_wire_of_a_target() -> None:
         assert way is None
         assert said in why
         audit = Audit("game", [], session=way, why_no_session=why)
-        result = SessionCheck().judge(await SessionCheck().observe(audit), audit)
+        result = SessionProbe().judge(await SessionProbe().observe(audit), audit)
         assert result.verdict is Verdict.INCONCLUSIVE
         assert said.lower() in result.summary.lower()

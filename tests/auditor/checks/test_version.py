@@ -25,7 +25,9 @@ def judge(*nodes, **more):
 
 def outcomes(result):
     return {
-        each["id"]: each["outcome"] for build in result.measures["builds"] for each in build["advisories"]
+        advisory["id"]: advisory["outcome"]
+        for build in result.measures["builds"]
+        for advisory in build["advisories"]
     }
 
 
@@ -181,7 +183,7 @@ class TestFeatures:
     def test_absent_features_are_said(self):
         result = judge(node("unified", version="0.5.22", features={"frontend": False}))
         assert (result.verdict, result.warn) == (PASS, True)
-        assert any("frontend" in each for each in result.measures["warnings"])
+        assert any("frontend" in warning for warning in result.measures["warnings"])
 
 
 class TestCoverage:
@@ -248,6 +250,6 @@ def test_stored_names_that_decide_nothing_are_warned_of(rules, said):
     quiet = {"pd_disaggregation": False, "hicache_storage": False}
     result = judge(node("unified", version="0.5.22", conditions=quiet), rules=rules)
     assert result.warn
-    assert any(said.lower() in each.lower() for each in result.measures["warnings"]), result.measures[
+    assert any(said.lower() in warning.lower() for warning in result.measures["warnings"]), result.measures[
         "warnings"
     ]

@@ -22,7 +22,7 @@ WITH_PACKAGES = {"prefill", "prefix"}
 @pytest.fixture
 def base(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing of kvaudit[stats] were installed."""
-    for name in [*EXTRA, *(each for each in sys.modules if each.partition(".")[0] in EXTRA)]:
+    for name in [*EXTRA, *(module for module in sys.modules if module.partition(".")[0] in EXTRA)]:
         monkeypatch.setitem(sys.modules, name, None)
 
 
@@ -52,9 +52,9 @@ def _imports(path: Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return found
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvaudit.auditor.engines.completion import Call, Dialect, Mode, Said, Wish, error_in
+from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, Mode, ParsedPayload, error_in
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 from kvaudit.auditor.text.spelling import Prompt
 
 PAYLOADS = Path(__file__).parent.parent.parent / "payloads" / "vllm-0.32.0"
 VLLM = Dialect()
-WISH = Wish("m", 5)
+WISH = CompletionOptions("m", 5)
 
 
 def recorded(name):
@@ -26,7 +26,7 @@ def recorded(name):
 
 
 def test_token_ids_are_joined_into_the_body_without_being_parsed():
-    call = VLLM.call(Mode.COMPLETION_IDS, Prompt(3, b"12,7,3"), Wish("m", 5, salt="s"))
+    call = VLLM.call(Mode.COMPLETION_IDS, Prompt(3, b"12,7,3"), CompletionOptions("m", 5, salt="s"))
     assert call.path == "/v1/completions"
     assert orjson.loads(call.body) == {
         "prompt": [12, 7, 3],
@@ -56,18 +56,18 @@ def test_a_prompt_of_the_wrong_kind_is_refused(mode, prompt):
 
 def test_a_whole_answer():
     (payload,) = recorded("salt_A2")
-    said = VLLM.said(payload)
+    said = VLLM.parse(payload)
     assert (said.prompt_tokens, said.completion_tokens, said.cached_tokens) == (1500, 1, 1408)
     assert (said.finish, said.error, said.build) == ("length", "", "vllm-0.32.0-40c17391")
 
 
 def test_cached_tokens_that_are_not_reported_are_unknown():
     (payload,) = recorded("plain_comp1")
-    assert VLLM.said(payload).cached_tokens is None
+    assert VLLM.parse(payload).cached_tokens is None
 
 
 def test_a_stream_says_text_then_usage():
-    said = [VLLM.said(frame) for frame in recorded("h_stream")]
+    said = [VLLM.parse(frame) for frame in recorded("h_stream")]
     assert "".join(one.text for one in said) == "OOO"
     assert said[-1].prompt_tokens == 61
 
@@ -86,7 +86,7 @@ def test_a_stream_says_text_then_usage():
     ],
 )
 def test_recorded_errors(name, sent, about_length, limit):
-    error = VLLM.said(recorded(name)[0]).error
+    error = VLLM.parse(recorded(name)[0]).error
     assert error
     assert VLLM.names_length(error, sent) is about_length
     assert VLLM.limit_named(error) == limit
@@ -185,7 +185,7 @@ def test_error_shapes(payload, expected):
 
 def test_reasoning_and_tool_arguments_are_text_too():
     message = {"content": "a", "reasoning_content": "b", "tool_calls": [{"function": {"arguments": "c"}}]}
-    assert sorted(VLLM.said({"choices": [{"message": message}]}).text) == ["a", "b", "c"]
+    assert sorted(VLLM.parse({"choices": [{"message": message}]}).text) == ["a", "b", "c"]
 
 
 JSON = st.recursive(
@@ -217,7 +217,7 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(JSON)
 def test_arbitrary_json_never_raises(payload):
-    VLLM.said(payload)
+    VLLM.parse(payload)
     ids = VLLM.token_ids(payload)
     assert ids is None or all(token >= 0 for token in ids)
 
@@ -239,18 +239,18 @@ FRAMES = st.dictionaries(
 @given(FRAMES | PARTS, st.sampled_from(["", "m"]))
 def test_a_word_is_what_a_frame_says_whole_or_left_to_said(payload, model):
     for dialect in (VLLM, SGLangDialect()):
-        word = dialect.word(payload, model, "")
-        said = dialect.said(payload)
+        word = dialect.next_text(payload, model, "")
+        said = dialect.parse(payload)
         if word is not None:
-            assert said == Said(word, model=said.model)
+            assert said == ParsedPayload(word, model=said.model)
             assert said.model in ("", model)
 
 
 def test_the_frames_of_a_real_stream_are_words_except_what_says_more():
     frames = recorded("h_stream")
     model, build = frames[0]["model"], frames[0].get("system_fingerprint") or ""
-    words = [VLLM.word(frame, model, build) for frame in frames]
+    words = [VLLM.next_text(frame, model, build) for frame in frames]
     for frame, word in zip(frames, words, strict=True):
-        assert word is None or word == VLLM.said(frame).text
-        assert VLLM.word(frame, "another model", build) is None
+        assert word is None or word == VLLM.parse(frame).text
+        assert VLLM.next_text(frame, "another model", build) is None
     assert any(word for word in words)

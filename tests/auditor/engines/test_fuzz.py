@@ -165,7 +165,7 @@ def texts(facts: EngineFacts) -> Iterator[str]:
     yield from facts.components
     yield from (rank.rank for rank in facts.ranks)
     yield from (text for worker in facts.workers for text in (worker.url, worker.role, worker.model))
-    yield from (text for each in facts.exposures for text in (each.what, each.where))
+    yield from (text for exposure in facts.exposures for text in (exposure.what, exposure.where))
     readings = (facts.version, facts.model, facts.revision, facts.context, facts.pool, facts.input_limit)
     for reading in (*readings, facts.role, facts.process, *facts.settings.values()):
         yield reading.source

@@ -420,7 +420,9 @@ class TestExposures:
     )
     def test_secrets_in_clear(self, names: tuple[str, ...], severity: str) -> None:
         found = SGLANG.facts(answers(payloads.sglang_single_0_5_22(), exposed={"/server_info": names}))
-        assert [(each.where, each.severity) for each in found.exposures] == [("GET /server_info", severity)]
+        assert [(exposure.where, exposure.severity) for exposure in found.exposures] == [
+            ("GET /server_info", severity)
+        ]
         assert names[0].rpartition(".")[2] in found.exposures[0].what
 
     def test_none_without_secrets(self) -> None:

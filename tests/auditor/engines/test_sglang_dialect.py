@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kvaudit.auditor.engines.completion import Mode, Wish
+from kvaudit.auditor.engines.completion import CompletionOptions, Mode
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 from kvaudit.auditor.engines.trtllm.dialect import TRTLLMDialect
 from kvaudit.auditor.text.spelling import Prompt
@@ -18,7 +18,7 @@ PROMPT = Prompt(3, b"12,7,3")
 
 
 def test_generate_takes_ids_and_the_salt_under_the_name_that_every_version_knows() -> None:
-    call = SGLANG.call(Mode.GENERATE_IDS, PROMPT, Wish("m", 5, salt="s"))
+    call = SGLANG.call(Mode.GENERATE_IDS, PROMPT, CompletionOptions("m", 5, salt="s"))
     assert call.path == "/generate"
     assert orjson.loads(call.body) == {
         "input_ids": [12, 7, 3],
@@ -26,14 +26,14 @@ def test_generate_takes_ids_and_the_salt_under_the_name_that_every_version_knows
         "stream": True,
         "extra_key": "s",
     }
-    plain = orjson.loads(SGLANG.call(Mode.GENERATE_IDS, PROMPT, Wish("m", 5, stream=False)).body)
+    plain = orjson.loads(SGLANG.call(Mode.GENERATE_IDS, PROMPT, CompletionOptions("m", 5, stream=False)).body)
     assert plain["stream"] is False
     assert "extra_key" not in plain
 
 
 def test_nothing_malformed_and_no_transfer_parameter_is_ever_sent() -> None:
     for mode in (Mode.COMPLETION_IDS, Mode.GENERATE_IDS):
-        body = orjson.loads(SGLANG.call(mode, PROMPT, Wish("m", 5, salt="s")).body)
+        body = orjson.loads(SGLANG.call(mode, PROMPT, CompletionOptions("m", 5, salt="s")).body)
         assert not {
             name for name in body if "bootstrap" in name or "kv_transfer" in name or "dp_rank" in name
         }
@@ -56,7 +56,7 @@ def test_completions_come_first_since_tenants_see_their_usage() -> None:
     ],
 )
 def test_finish_reasons(reason: Any, finish: str, error: str, code: int | None) -> None:
-    said = SGLANG.said(
+    said = SGLANG.parse(
         {"text": "wal", "meta_info": {"finish_reason": reason, "prompt_tokens": 9, "cached_tokens": 0}}
     )
     assert (said.text, said.cumulative, said.finish, said.error) == ("wal", True, finish, error)
@@ -65,7 +65,7 @@ def test_finish_reasons(reason: Any, finish: str, error: str, code: int | None) 
 
 
 def test_openai_shapes_are_read_as_everywhere() -> None:
-    said = SGLANG.said({"choices": [{"text": "a"}], "usage": {"prompt_tokens": 4}})
+    said = SGLANG.parse({"choices": [{"text": "a"}], "usage": {"prompt_tokens": 4}})
     assert (said.text, said.cumulative, said.prompt_tokens) == ("a", False, 4)
 
 
@@ -117,6 +117,6 @@ def test_tensorrt_llm_refuses_unknown_fields_and_takes_salts_on_chat_only() -> N
     assert call is not None
     assert (call.path, orjson.loads(call.body)) == ("/_internal/tokenize", {"prompt": "hi"})
     with pytest.raises(ValueError, match="salt"):
-        TRTLLM.call(Mode.COMPLETION_IDS, PROMPT, Wish("m", 5, salt="s"))
-    chat = TRTLLM.call(Mode.CHAT_TEXT, Prompt(1, text="hi"), Wish("m", 5, salt="s"))
+        TRTLLM.call(Mode.COMPLETION_IDS, PROMPT, CompletionOptions("m", 5, salt="s"))
+    chat = TRTLLM.call(Mode.CHAT_TEXT, Prompt(1, text="hi"), CompletionOptions("m", 5, salt="s"))
     assert orjson.loads(chat.body)["cache_salt"] == "s"

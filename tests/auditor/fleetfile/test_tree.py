@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvaudit.auditor.fleetfile.tree import Unreadable, grow, scalar
+from kvaudit.auditor.fleetfile.tree import Unreadable, compose, scalar
 
 
 @pytest.mark.parametrize(
@@ -20,17 +20,17 @@ def test_scalar(text, expected):
 
 
 def test_quoted_scalars_stay_text():
-    root = grow("a: '5'\nb: 5\n")
+    root = compose("a: '5'\nb: 5\n")
     assert [branch.value for _, branch in root.value] == ["5", 5]
 
 
 def test_lines_are_those_of_the_file():
-    root = grow("a:\n  - x\n\n  - y\n")
+    root = compose("a:\n  - x\n\n  - y\n")
     (_, items) = root.value[0]
     assert [item.line for item in items.value] == [2, 4]
 
 
 def test_twelve_levels_are_enough_for_anybody():
-    grow("[" * 12 + "]" * 12)
+    compose("[" * 12 + "]" * 12)
     with pytest.raises(Unreadable):
-        grow("[" * 13 + "]" * 13)
+        compose("[" * 13 + "]" * 13)

@@ -3,7 +3,7 @@
 import pytest
 
 from kvaudit.auditor.fleetfile import values
-from kvaudit.auditor.fleetfile.values import Wrong
+from kvaudit.auditor.fleetfile.values import InvalidValue
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_bad_url(given):
     if given == "http://h\n":
         assert values.url(given) == "http://h"  # surrounding white space is dropped
         return
-    with pytest.raises(Wrong, match="url"):
+    with pytest.raises(InvalidValue, match="url"):
         values.url(given)
 
 
@@ -40,13 +40,13 @@ def test_tokens(given, expected):
 
 @pytest.mark.parametrize("given", [0, -1, 10**12 + 1, 1.5, True, None, "", "1e6", "x", "9" * 5000, [1]])
 def test_bad_tokens(given):
-    with pytest.raises(Wrong, match="context"):
+    with pytest.raises(InvalidValue, match="context"):
         values.tokens(given, "context")
 
 
 @pytest.mark.parametrize("given", [0.99, 0, -1, float("nan"), float("inf"), "x", None, True, 10**400, "nan"])
 def test_bad_headroom(given):
-    with pytest.raises(Wrong, match="headroom"):
+    with pytest.raises(InvalidValue, match="headroom"):
         values.headroom(given)
 
 
@@ -64,13 +64,13 @@ def test_duration(given, seconds):
 
 @pytest.mark.parametrize("given", ["", "1w", "-1h", "1.5h", None, True, "h"])
 def test_bad_duration(given):
-    with pytest.raises(Wrong, match="time span"):
+    with pytest.raises(InvalidValue, match="time span"):
         values.duration(given, "every")
 
 
 @pytest.mark.parametrize("given", ["lower", "A-B", "1A", "", None, "A" * 129, "sk-1", "A B"])
 def test_bad_variable(given):
-    with pytest.raises(Wrong, match="never the key itself"):
+    with pytest.raises(InvalidValue, match="never the key itself"):
         values.variable(given, "key_env")
 
 

@@ -8,12 +8,16 @@ from collections.abc import Iterator
 import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply, Stop
-from kvaudit.auditor.prober.health import Ailing, of_node, of_reply, watched
+from kvaudit.auditor.prober.health import HealthProblem, of_node, of_reply, watched
 from kvaudit.auditor.transport import Client
 from kvaudit.lab.clock import run_virtual
 from tests import servers
 
-WELL, ILL, LIMITED = Ailing(), Ailing("A node answers 500."), Ailing("too many", limited=True)
+WELL, ILL, LIMITED = (
+    HealthProblem(),
+    HealthProblem("A node answers 500."),
+    HealthProblem("too many", limited=True),
+)
 HANG = "hang"
 
 
@@ -25,17 +29,17 @@ class Clock:
         await asyncio.sleep(seconds)
 
 
-def watch(*looks: Ailing | str, then: Ailing | str = WELL) -> tuple[str, float, int]:
+def watch(*looks: HealthProblem | str, then: HealthProblem | str = WELL) -> tuple[str, float, int]:
     """What is said, after how many seconds, in how many looks."""
-    following: Iterator[Ailing | str] = iter(looks)
+    following: Iterator[HealthProblem | str] = iter(looks)
     asked: list[float] = []
 
-    async def look(seconds: float) -> Ailing:
+    async def look(seconds: float) -> HealthProblem:
         asked.append(seconds)
         found = next(following, then)
         if isinstance(found, str):
             await asyncio.sleep(seconds)
-            return Ailing("It hangs.")
+            return HealthProblem("It hangs.")
         return found
 
     async def main() -> tuple[str, float, int]:

@@ -11,7 +11,7 @@ import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import Dialect, Mode
-from kvaudit.auditor.prober import CannotAsk, NetworkProber, Spent
+from kvaudit.auditor.prober import CannotAsk, NetworkProber, TokenUsage
 from kvaudit.auditor.text.markers import draw_marker, seeded
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.transport import Client
@@ -139,8 +139,8 @@ def test_a_refused_prompt_costs_nothing_and_an_answered_one_its_length() -> None
     ("more", "said"),
     [
         ({"stopped": lambda: "Active probes are paused."}, "paused"),
-        ({"spent": Spent(ceiling=39)}, "budget"),
-        ({"spent": Spent(left=39)}, "daily ceiling"),
+        ({"spent": TokenUsage(ceiling=39)}, "budget"),
+        ({"spent": TokenUsage(left=39)}, "daily ceiling"),
         ({"limits": Limits(40, 2_048, 64, 16), "prompt": Prompt(1_100, b"1")}, "consent"),
     ],
 )

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import runner
-from kvaudit.auditor.checks.evidence_source import asked_in
+from kvaudit.auditor.checks.evidence_source import asked_request
 from kvaudit.auditor.checks.prober_protocol import Outcome
-from kvaudit.auditor.prober import NetworkProber, Permission, Spent
+from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage
 from kvaudit.auditor.report import build
 from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.lab.clock import run_virtual
@@ -44,7 +44,7 @@ def audited(
                     target_of(lab, **(target or {})),
                     checks,
                     budget=runner.Budget(seconds=seconds),
-                    permission=replace(permission, spent=Spent()),  # belongs to one run
+                    permission=replace(permission, spent=TokenUsage()),  # belongs to one run
                     cancelled=cancelled,
                 )
                 async for event in run:
@@ -220,7 +220,7 @@ def test_without_a_seal_generated_text_is_not_kept_at_all(monkeypatch: pytest.Mo
 
 def test_every_piece_of_evidence_says_which_request_it_belongs_to() -> None:
     _, (result,) = audited(["rejection"], ["none"])
-    asked = [asked_in(item.source) for item in result.evidence]
+    asked = [asked_request(item.source) for item in result.evidence]
     assert len(asked) == 2 * sum(rung["trials"] for rung in result.measures["rungs"])
     told = {(one.name, one.tokens, one.ended) for one in asked}
     for rung in result.measures["rungs"]:

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Outcome
-from kvaudit.auditor.engines.completion import Call, Dialect, Said, Wish
+from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, ParsedPayload
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
-from kvaudit.auditor.prober.replies import Gathered, Scribe, outcome_of
+from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, outcome_of
 from kvaudit.auditor.text.spelling import Prompt
 from tests import servers
 
@@ -36,10 +36,10 @@ def taken(
     tokens: int = 5_322,
     wanted: int = 24,
 ) -> Outcome:
-    said = Gathered()
+    said = ReplyText()
     for payload in payloads:
-        said.add(dialect.said(payload))
-    return outcome_of(status, said, complete, dialect, Prompt(tokens, b"1"), Wish("m", wanted))
+        said.add(dialect.parse(payload))
+    return outcome_of(status, said, complete, dialect, Prompt(tokens, b"1"), CompletionOptions("m", wanted))
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,9 @@ def test_one_token_where_one_was_wanted_is_an_answer() -> None:
 
 
 def test_garbage_is_broken_whatever_it_says() -> None:
-    said = Gathered(garbled=True, error="x")
-    assert outcome_of(200, said, False, VLLM, Prompt(9, b"1"), Wish("m", 1)) is Outcome.BROKEN
-    assert outcome_of(502, said, False, VLLM, Prompt(9, b"1"), Wish("m", 1)) is Outcome.FAILED
+    said = ReplyText(garbled=True, error="x")
+    assert outcome_of(200, said, False, VLLM, Prompt(9, b"1"), CompletionOptions("m", 1)) is Outcome.BROKEN
+    assert outcome_of(502, said, False, VLLM, Prompt(9, b"1"), CompletionOptions("m", 1)) is Outcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,15 @@ def test_recorded_answers_of_a_real_server(name: str, tokens: int, wanted: int, 
 
 
 def test_cumulative_text_replaces_and_increments_add() -> None:
-    said = Gathered()
-    for piece in (Said("wal"), Said("nut", prompt_tokens=9), Said("", finish="stop")):
+    said = ReplyText()
+    for piece in (
+        ParsedPayload("wal"),
+        ParsedPayload("nut", prompt_tokens=9),
+        ParsedPayload("", finish="stop"),
+    ):
         said.add(piece)
     assert (said.text, said.finish, said.prompt_tokens) == ("walnut", "stop", 9)
-    said.add(Said("walnut!", cumulative=True))
+    said.add(ParsedPayload("walnut!", cumulative=True))
     assert said.text == "walnut!"
 
 
@@ -137,13 +141,13 @@ SECRET = "account 4711081599221177 of Mrs Example"
 
 
 def written(seal: Any = None, key: bytes = b"k") -> Any:
-    said = Gathered([SECRET], finish="stop", prompt_tokens=9)
-    return Scribe(VLLM, "m", key, seal).reply(
+    said = ReplyText([SECRET], finish="stop", prompt_tokens=9)
+    return ReplyRecorder(VLLM, "m", key, seal).reply(
         Outcome.ANSWERED,
         tenant="A",
         call=Call("/v1/completions", b'{"prompt":[1]}'),
         prompt=Prompt(9, b"1"),
-        wish=Wish("m", 8, salt="pepper-77"),
+        wish=CompletionOptions("m", 8, salt="pepper-77"),
         status=200,
         said=said,
         first=0.1,

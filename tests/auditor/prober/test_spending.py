@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Limits, Stop
-from kvaudit.auditor.prober.spending import Spent, needs_consent, refuse_without_consent
+from kvaudit.auditor.prober.spending import TokenUsage, needs_consent, refuse_without_consent
 
 DANGEROUS = Limits(5_322, 8_192, 5_328, 16)
 SAFE = Limits(8_186, 8_192, 16_384, 16)
@@ -37,7 +37,7 @@ def test_consent_belongs_to_lengths(limits: Limits, tokens: int, needed: bool) -
 
 
 def test_the_ceiling_counts_per_check_and_the_daily_one_over_all() -> None:
-    spent = Spent(ceiling=1_000, left=1_500)
+    spent = TokenUsage(ceiling=1_000, left=1_500)
     spent.check(1_000)
     spent.prompt_tokens += 900
     with pytest.raises(Stop, match="1,000 prompt tokens for one check"):
@@ -54,4 +54,4 @@ def test_the_ceiling_counts_per_check_and_the_daily_one_over_all() -> None:
     [(None, None, None), (10, None, 10), (None, 20, 20), (10, 20, 10), (30, 20, 20)],
 )
 def test_what_a_check_may_spend(ceiling: int | None, left: int | None, allowed: int | None) -> None:
-    assert Spent(ceiling=ceiling, left=left).allowed == allowed
+    assert TokenUsage(ceiling=ceiling, left=left).allowed == allowed

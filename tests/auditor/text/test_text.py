@@ -166,7 +166,7 @@ def test_a_framed_prompt_reads_as_frames_needles_in_place_and_the_question():
     assert text.endswith("Code Q: walnut. Code Q: walnut. Code Q:")
     assert "Record 0003. The audit phrase is: amber falcon meadow velvet harbor cedar." in text
     for needle in needles:
-        assert abs(text.index(needle.said) / 6000 - needle.depth) < 0.08
+        assert abs(text.index(needle.sentence) / 6000 - needle.depth) < 0.08
 
 
 def test_few_tokenizer_calls_make_a_long_prompt():

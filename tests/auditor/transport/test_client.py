@@ -242,7 +242,7 @@ def test_connection_is_reused_and_closed() -> None:
 
 
 def chunked(*data: str) -> tuple[bytes, ...]:
-    return tuple(f"data: {each}\n\n".encode() for each in data)
+    return tuple(f"data: {item}\n\n".encode() for item in data)
 
 
 TOKENS = ('{"choices":[{"delta":{"role":"assistant"}}]}', '{"choices":[{"delta":{"content":"hi"}}]}')

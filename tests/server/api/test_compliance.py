@@ -14,7 +14,7 @@ from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment
 from tests.factories import a_deployment, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db
 
@@ -26,14 +26,14 @@ def get(user: Any, path: str = "compliance", query: Any = None, **token: Any) ->
 
 def test_it_says_what_the_standings_say() -> None:
     deployment = a_deployment(owner="Ada")
-    scene.stands(deployment, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail", "canary": "fail"})
+    builders.a_state(deployment, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail", "canary": "fail"})
     waiver = a_waiver(deployment, "1")
     ignored = a_waiver(deployment, "4")
     answer = get(a_user(team=deployment.team)).json()
     line = answer["deployments"][0]
     assert (line["deployment"], line["owner"], line["status"]) == (deployment.slug, "Ada", "fail")
     row = Assessed.objects.standings().rows[0]
-    by_key = {each["item"]: each for each in line["items"]}
+    by_key = {item["item"]: item for item in line["items"]}
     assert {key: each["status"] for key, each in by_key.items()} == {
         key: cell.status.value for key, cell in row.cells.items()
     }
@@ -58,7 +58,7 @@ def test_a_past_moment_is_asked_for_with_its_offset() -> None:
     def status(when: Any) -> str:
         answer = get(user, query={"as_of": when.isoformat()})
         return next(
-            each["status"] for each in answer.json()["deployments"][0]["items"] if each["item"] == "D"
+            item["status"] for item in answer.json()["deployments"][0]["items"] if item["item"] == "D"
         )
 
     assert status(now - timedelta(days=4)) == "attested"
@@ -72,13 +72,15 @@ def test_a_page_at_a_time() -> None:
     seen, after = [], ""
     while True:
         answer = get(user, query={"limit": 2, "after": after}).json()
-        seen += [each["deployment"] for each in answer["deployments"]]
+        seen += [deployment["deployment"] for deployment in answer["deployments"]]
         if answer["next"] is None:
             break
         after = answer["next"]
-    assert seen == [each.slug for each in deployments]
+    assert seen == [deployment.slug for deployment in deployments]
     team = deployments[0].team.slug
-    assert [each["deployment"] for each in get(user, query={"team": team}).json()["deployments"]] == ["d-0"]
+    assert [
+        deployment["deployment"] for deployment in get(user, query={"team": team}).json()["deployments"]
+    ] == ["d-0"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_what_cannot_be_asked_is_refused_with_a_sentence(query: Any, sentence: s
 def test_no_more_than_the_token_sees() -> None:
     ours, theirs = a_deployment("ours"), a_deployment("theirs")
     member = a_user(team=ours.team)
-    assert [each["deployment"] for each in get(member).json()["deployments"]] == ["ours"]
+    assert [deployment["deployment"] for deployment in get(member).json()["deployments"]] == ["ours"]
     assert get(member, "deployments/theirs/compliance").status_code == 404
     assert get(member, scopes=["gate"]).status_code == 403
     assert get(a_user(role="viewer"), team=theirs.team).json()["deployments"][0]["deployment"] == "theirs"

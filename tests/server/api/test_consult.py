@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.commands.server_gate import Said, Server, ask
+from kvaudit.auditor.commands.server_gate import Server, ServerVerdict, ask
 from kvaudit.auditor.report import build
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.tokens import create_token
@@ -17,7 +17,7 @@ from tests.server.api.states import a_change, a_state
 REPORT = build("glm-prod", [], [])
 
 
-def said(live_server: Any, secret: str, slug: str = "glm-prod") -> Said:
+def said(live_server: Any, secret: str, slug: str = "glm-prod") -> ServerVerdict:
     return asyncio.run(ask(Server(live_server.url, slug, secret), REPORT))
 
 

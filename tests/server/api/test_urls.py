@@ -67,7 +67,7 @@ def test_one_deployment_with_its_checks() -> None:
     member, stranger = factories.a_user(team=deployment.team), factories.a_user()
     body = get("deployments/glm-prod", member).json()
     assert (body["verdict"], body["team"]) == ("fail", deployment.team.slug)
-    pool = next(each for each in body["checks"] if each["check"] == "pool")
+    pool = next(check for check in body["checks"] if check["check"] == "pool")
     assert (pool["said"], pool["summary"], pool["expired_by"]) == ("fail", "681,280 < 1,310,720", "")
     assert "version" in body["missing"]
     assert get("deployments/glm-prod", stranger).status_code == 404

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.server.audits.stage import Actor
+    from tests.server.audits.builders import FakeRunner
 
 
 @pytest.fixture
-def actor(monkeypatch: pytest.MonkeyPatch) -> Actor:
+def fake_runner(monkeypatch: pytest.MonkeyPatch) -> FakeRunner:
     """The runner's understudy, on stage."""
     from kvaudit.auditor import runner
-    from tests.server.audits.stage import Actor
+    from tests.server.audits.builders import FakeRunner
 
-    understudy = Actor()
-    monkeypatch.setattr(runner, "run", understudy)
-    return understudy
+    fake = FakeRunner()
+    monkeypatch.setattr(runner, "run", fake)
+    return fake
 
 
 @pytest.fixture(autouse=True)
-def bells(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int]]]:
+def enqueued(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[int]]]:
     """What would have been rung for: (kind, run ids), instead of a broker."""
-    from kvaudit.server.audits.execution import enqueue as bells
+    from kvaudit.server.audits.execution import enqueue
 
     rung: list[tuple[str, list[int]]] = []
-    monkeypatch.setattr(bells, "_send", lambda ids, kind: rung.append((kind.value, list(ids))))
+    monkeypatch.setattr(enqueue, "_send", lambda ids, kind: rung.append((kind.value, list(ids))))
     return rung

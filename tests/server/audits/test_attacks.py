@@ -25,7 +25,7 @@ from kvaudit.server.notify.channels import BadChannel
 from kvaudit.server.notify.models import OutboxMessage
 from kvaudit.server.notify.services import create_channel
 from tests import factories, servers
-from tests.server.audits.stage import a_run
+from tests.server.audits.builders import a_run
 from tests.session_server import FLEET_FILE
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ from kvaudit.server.audits.models import Kind, Plan, Run
 from kvaudit.server.audits.services import AuditProblem, audit_now, request_cancel
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 
@@ -26,12 +26,12 @@ def people():
     }
 
 
-def test_audit_now_queues_a_run_and_rings_at_once(people, bells, django_capture_on_commit_callbacks):
+def test_audit_now_queues_a_run_and_rings_at_once(people, enqueued, django_capture_on_commit_callbacks):
     with django_capture_on_commit_callbacks(execute=True):
         run = audit_now(deployment=people["target"], actor=people["operator"])
     assert (run.trigger, run.slot, run.state, run.actor) == ("manual", None, "queued", people["operator"])
     assert run.checks[:2] == ["pool", "version"]
-    assert bells == [("passive", [run.pk])]
+    assert enqueued == [("passive", [run.pk])]
     assert Entry.objects.filter(kind="run.requested", subject=f"run:{run.pk}").exists()
 
 

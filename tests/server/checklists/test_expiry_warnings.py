@@ -16,7 +16,7 @@ from kvaudit.server.notify.models import OutboxMessage
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +59,7 @@ def test_ends_are_told_once_and_only_when_they_are_near() -> None:
 def test_waivers_that_waive_nothing_are_named(prepare: Any, why: str | None) -> None:
     deployment = a_deployment()
     if "verdicts" in prepare:
-        scene.stands(deployment, prepare["verdicts"])
+        builders.a_state(deployment, prepare["verdicts"])
     item = prepare.get("item", "4")
     waiver = (
         a_waiver(None, item, team=deployment.team) if prepare.get("by_team") else a_waiver(deployment, item)

@@ -25,13 +25,15 @@ from kvaudit.server.fleet.models import Deployment, FingerprintChange
 from tests.drawn import cases
 from tests.factories import a_deployment, a_node, a_team
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db
 
 
 def standings(*deployments: Deployment, moment: datetime | None = None) -> Matrix:
-    return Assessed.objects.filter(pk__in=[each.pk for each in deployments]).standings(moment=moment)
+    return Assessed.objects.filter(pk__in=[deployment.pk for deployment in deployments]).standings(
+        moment=moment
+    )
 
 
 def statuses(deployment: Deployment, moment: datetime | None = None) -> dict[str, str]:
@@ -50,7 +52,7 @@ def test_nothing_known_is_inconclusive_everywhere() -> None:
 
 def test_everything_passed_is_a_pass() -> None:
     deployment = a_deployment()
-    scene.stands(deployment, dict.fromkeys(EVERYTHING, "pass"))
+    builders.a_state(deployment, dict.fromkeys(EVERYTHING, "pass"))
     assert set(statuses(deployment).values()) == {"pass"}
     assert list(statuses(deployment)) == ["1", "2", "3", "4", "5", "A", "B", "C", "D"]
 
@@ -66,7 +68,7 @@ def test_everything_passed_is_a_pass() -> None:
 )  # fmt: skip
 def test_each_check_decides_its_items(check: str, items: str, expired: bool) -> None:
     deployment = a_deployment()
-    scene.stands(deployment, {**dict.fromkeys(EVERYTHING, "pass"), check: "fail"})
+    builders.a_state(deployment, {**dict.fromkeys(EVERYTHING, "pass"), check: "fail"})
     if expired:
         CheckState.objects.filter(check_id=check).update(expires_at=timezone.now())
     wanted = "inconclusive" if expired else "fail"
@@ -76,7 +78,7 @@ def test_each_check_decides_its_items(check: str, items: str, expired: bool) -> 
 
 def test_a_single_failing_node_fails_the_item() -> None:
     deployment = a_deployment()
-    scene.stands(deployment, dict.fromkeys(EVERYTHING, "pass"))
+    builders.a_state(deployment, dict.fromkeys(EVERYTHING, "pass"))
     whole = CheckState.objects.get(deployment=deployment, check_id="pool")
     names = ("deployment", "check_id", "since", "last_confirmed", "expires_at", "run", "result")
     CheckState.objects.create(
@@ -96,7 +98,7 @@ def test_an_attestation_stands_in_for_missing_checks_of_an_attestable_item_only(
 def test_a_statement_does_not_outweigh_a_fail(expired: bool) -> None:
     deployment = a_deployment()
     an_attestation(deployment, "D")
-    scene.stands(deployment, {"session": "fail"}, expired=expired)
+    builders.a_state(deployment, {"session": "fail"}, expired=expired)
     assert statuses(deployment)["D"] == ("inconclusive" if expired else "fail")
 
 
@@ -123,7 +125,7 @@ def test_a_waiver_hides_anything_but_a_leak(
     item: str, check: str, severity: str, waived: bool, by_team: bool
 ) -> None:
     deployment = a_deployment()
-    scene.stands(deployment, {**dict.fromkeys(EVERYTHING, "pass"), check: "fail"})
+    builders.a_state(deployment, {**dict.fromkeys(EVERYTHING, "pass"), check: "fail"})
     CheckState.objects.filter(check_id=check).update(severity=severity)
     a_waiver(None if by_team else deployment, item, team=deployment.team if by_team else None)
     row = standings(deployment).rows[0]
@@ -152,9 +154,9 @@ def test_a_test_that_could_not_be_done_takes_no_fail_back(
     a_claim = an_attestation if claim == "attestation" else a_waiver
     a_claim(deployment, item)
     before = now - timedelta(days=3)
-    scene.stands(deployment, {check: "fail"}, since=before)
+    builders.a_state(deployment, {check: "fail"}, since=before)
     CheckState.objects.update(severity=severity, last_confirmed=before, closed_at=now - timedelta(days=2))
-    scene.stands(deployment, {check: then})
+    builders.a_state(deployment, {check: then})
     expected = then if status == "as it says" else status
     assert statuses(deployment)[item] == expected
     assert statuses(deployment, before)[item] == "fail", "before anybody claimed anything"
@@ -164,7 +166,7 @@ def test_a_test_that_could_not_be_done_takes_no_fail_back(
 
 def test_a_waiver_of_what_complies_changes_nothing() -> None:
     deployment = a_deployment()
-    scene.stands(deployment, {"pool": "pass"})
+    builders.a_state(deployment, {"pool": "pass"})
     a_waiver(deployment, "1")
     cell = standings(deployment).rows[0].cells["1"]
     assert (cell.status, cell.waiver is not None) == (Status.PASS, True)
@@ -206,7 +208,7 @@ def test_a_teams_own_items_are_for_its_deployments_alone() -> None:
     matrix = standings(ours, theirs)
     assert [("K1" in row.cells) for row in matrix.rows] == [True, False]
     assert [item.key for item in matrix.items][-1] == "K1"
-    scene.stands(ours, {"pool": "pass"})
+    builders.a_state(ours, {"pool": "pass"})
     assert statuses(ours)["K1"] == "pass"
 
 
@@ -230,7 +232,7 @@ def test_what_is_for_one_mode_of_serving_is_not_applicable_to_the_other(
     for role in roles:
         node = a_node(deployment, role=role)
         if read:
-            scene.a_snapshot(node)
+            builders.a_snapshot(node)
             node.snapshots.update(role=read)
     assert statuses(deployment)["K1"] == expected
     assert statuses(deployment, timezone.now())["K1"] == expected
@@ -240,7 +242,7 @@ def test_items_are_judged_by_the_version_of_their_time() -> None:
     deployment = a_deployment()
     now = timezone.now()
     Deployment.objects.update(created_at=now - timedelta(days=5))
-    scene.stands(deployment, {"pool": "pass"})
+    builders.a_state(deployment, {"pool": "pass"})
     first = an_item(deployment.team, checks=["pool"], valid_from=now - timedelta(days=3))
     first.valid_to = now - timedelta(days=1)
     first.save()
@@ -273,7 +275,7 @@ def test_queries_do_not_grow_with_the_fleet(moment: timedelta | None) -> None:
     an_item(team, applies_to="unified", valid_from=timezone.now() - timedelta(days=9))
 
     def asked(count: int) -> int:
-        scene.a_fleet(team, count) if count else None
+        builders.a_fleet(team, count) if count else None
         when = None if moment is None else timezone.now() - moment
         with CaptureQueriesContext(
             connection,
@@ -307,7 +309,7 @@ class Story(TestCase):
     def test_as_of_a_moment_is_what_was_shown_then(self, events: list[Any]) -> None:
         deployment = a_deployment(created_at=self.MONDAY)
         node = a_node(deployment, role="unified", valid_from=self.MONDAY)
-        run = scene.a_run(deployment, at=self.MONDAY)
+        run = builders.a_run(deployment, at=self.MONDAY)
         now, shown = self.MONDAY, []
         for number, (hours, what, verdict, flag) in enumerate(events):
             # Looked at halfway, just before, and at the very instant of what happens next.

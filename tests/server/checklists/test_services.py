@@ -34,7 +34,7 @@ from kvaudit.server.checklists.services import (
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_deployment, a_user
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db
 
@@ -146,7 +146,7 @@ def test_a_request_that_cannot_be_is_refused_with_a_sentence(
 
 def test_a_leak_cannot_even_be_asked_for_and_not_approved_later(stage: Stage) -> None:
     waiver = ask(stage, item="4")
-    scene.stands(stage.deployment, {"canary": "fail"})
+    builders.a_state(stage.deployment, {"canary": "fail"})
     with pytest.raises(ClaimProblem, match="verified leak"):
         approve_waiver(waiver=waiver, actor=stage.approver)
     refuse_waiver(waiver=waiver, actor=stage.approver, note="It leaks.")

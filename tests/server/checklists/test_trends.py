@@ -13,7 +13,7 @@ from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.models import Assessed, DailyCount
 from tests.factories import a_deployment
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db
 
@@ -29,7 +29,7 @@ def test_counts_equal_as_of_and_are_rebuilt_the_same() -> None:
     now = timezone.now()
     first = a_deployment(created_at=now - 6 * DAY)
     second = a_deployment(created_at=now - 3 * DAY, retired_at=now - 1.5 * DAY)
-    scene.stands(first, dict.fromkeys(EVERYTHING, "pass"), since=now - 4 * DAY)
+    builders.a_state(first, dict.fromkeys(EVERYTHING, "pass"), since=now - 4 * DAY)
     a_waiver(first, "1", valid_from=now - 6 * DAY, expires_at=now - 5 * DAY)
     an_attestation(second, "D", valid_from=now - 3 * DAY, expires_at=now + DAY)
     assert trends.take() == 6

@@ -15,7 +15,7 @@ def print_of(pool: int | None = 1_000_000, **exact: Any) -> Fingerprint:
 
 
 def names(comparison: Comparison) -> tuple[list[str], list[str]]:
-    return [each.name for each in comparison.changes], [each.name for each in comparison.learnt]
+    return [change.name for change in comparison.changes], [each.name for each in comparison.learnt]
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def imported(
 
 
 def lines(outcome: Any) -> list[str]:
-    return [str(each) for each in outcome.differences]
+    return [str(difference) for difference in outcome.differences]
 
 
 def test_a_new_fleet_is_created_with_its_keys_sealed() -> None:
@@ -179,7 +179,7 @@ def test_where_a_key_was_read_is_kept_and_never_taken_from_a_page() -> None:
 
 def test_kvaudits_own_variables_are_never_sent_to_an_engine() -> None:
     outcome = imported(FLEET.replace("PREFILL_KEY", "DATABASE_URL"), keys={"DATABASE_URL": "x"})
-    assert [str(each) for each in outcome.problems] == [
+    assert [str(problem) for problem in outcome.problems] == [
         "line 11: DATABASE_URL belongs to kvaudit itself; node prefill-0 needs a variable of its own."
     ]
     assert not Deployment.objects.exists()
@@ -268,7 +268,7 @@ def test_readers_and_strangers_may_not_import(role: str | None) -> None:
     team = factories.a_team("serving")
     user = factories.a_user(team=team, role=role) if role else factories.a_user()
     outcome = imported(actor=user)
-    assert [str(each) for each in outcome.problems] == [
+    assert [str(problem) for problem in outcome.problems] == [
         "line 3: You may not change glm-prod: your role in its team does not allow it."
     ]
     assert not Deployment.objects.exists()
@@ -408,7 +408,7 @@ def test_one_refused_deployment_refuses_the_whole_file() -> None:
         FLEET.split("deployments:\n")[1].replace("glm-prod", "second").replace("team: serving", "team: '!'")
     )
     outcome = imported(FLEET + second)
-    assert [each.line for each in outcome.problems] == [16]
+    assert [problem.line for problem in outcome.problems] == [16]
     assert not Deployment.objects.exists()
 
 

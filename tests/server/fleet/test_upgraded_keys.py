@@ -81,7 +81,7 @@ def test_what_is_gone_keeps_no_key(old: Any) -> None:
     Tenant.objects.create(deployment=retired, name="a", credential_sealed=old(BEARER), salt_sealed=old("s"))
     upgrade()
     assert {node.headers_sealed for node in Node.objects.all()} == {""}
-    assert {(each.credential_sealed, each.salt_sealed) for each in Tenant.objects.all()} == {("", "")}
+    assert {(tenant.credential_sealed, tenant.salt_sealed) for tenant in Tenant.objects.all()} == {("", "")}
 
 
 def test_a_key_that_nobody_can_open_is_left_and_must_be_entered_again(old: Any) -> None:

@@ -9,15 +9,14 @@ from django.utils import timezone
 
 from kvaudit.auditor.advisories.load import shipped as advisories
 from kvaudit.server.audits.models import CheckState
-from kvaudit.server.incidents import export as exporting
-from kvaudit.server.incidents import library, postmortem
+from kvaudit.server.incidents import export, library, postmortem
 from kvaudit.server.incidents.document import Document, DocumentProblem, Moment, parse, parse_yaml
 from kvaudit.server.incidents.markdown import to_markdown
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.web.kit.markdown import render
 from tests.factories import a_team, a_user
-from tests.server.incidents.stage import a_result, a_target, an_incident, an_operator, stands
-from tests.server.web.scene import a_plan
+from tests.server.incidents.builders import a_result, a_state, a_target, an_incident, an_operator
+from tests.server.web.builders import a_plan
 from tests.waiting import bounded
 
 MINIMAL = "schema: kvaudit.incident/1\nid: x\ntitle: Something\n"
@@ -50,7 +49,7 @@ def test_what_is_no_incident_says_why(text, said):
 
 @pytest.mark.parametrize("document", library.shipped_documents(), ids=lambda each: each.id)
 def test_every_shipped_incident_survives_its_own_yaml_and_json(document):
-    assert parse_yaml(exporting.to_yaml(document)) == document
+    assert parse_yaml(export.to_yaml(document)) == document
     assert parse(document.as_plain()) == document
     assert document.timeline
     assert all(moment.source and moment.confidence for moment in document.timeline)
@@ -58,7 +57,9 @@ def test_every_shipped_incident_survives_its_own_yaml_and_json(document):
 
 
 def test_the_workers_ai_incident_reads_like_a_postmortem():
-    text = to_markdown(next(each for each in library.shipped_documents() if each.id.startswith("workers-ai")))
+    text = to_markdown(
+        next(document for document in library.shipped_documents() if document.id.startswith("workers-ai"))
+    )
     headings = [line for line in text.splitlines() if line.startswith("#")]
     assert headings == [
         "# Cross-request KV-cache exposure in a hosted GLM-5.3 model",
@@ -134,7 +135,7 @@ def test_the_public_version_names_nobody():
         source="blue-team wiki",
     )
     incident.refresh_from_db()
-    text = to_markdown(exporting.public(incident)) + exporting.to_json(exporting.public(incident))
+    text = to_markdown(export.public(incident)) + export.to_json(export.public(incident))
     for name in (
         "greta",
         "Greta",
@@ -149,7 +150,7 @@ def test_the_public_version_names_nobody():
     assert "https://status.example.com/7" in text
     assert "glm-prod-european" in text
     assert "auditor</summary>" not in text
-    whole = to_markdown(exporting.document_of(incident))
+    whole = to_markdown(export.document_of(incident))
     assert "greta restarted prefill-0" in whole
     assert "events recorded by the auditor" in whole
 
@@ -157,11 +158,11 @@ def test_the_public_version_names_nobody():
 @pytest.mark.django_db
 def test_one_file_out_and_in_again():
     incident = an_incident()
-    text = exporting.to_yaml(exporting.document_of(incident)).encode()
+    text = export.to_yaml(export.document_of(incident)).encode()
     made = library.import_incident(text=text, actor=an_operator(incident.deployment))
     found = library.entry(f"incident-{incident.pk}")
     assert found.imported == made
-    assert found.document == exporting.document_of(incident)
+    assert found.document == export.document_of(incident)
     with pytest.raises(IncidentProblem):
         library.import_incident(text=text, actor=a_user())
 
@@ -195,7 +196,7 @@ def test_importing_again_replaces_what_is_shown():
 def test_would_we_have_caught_this(verdicts, planned, expired, answer):
     deployment = a_target()
     for check, verdict in verdicts.items():
-        stands(a_result(deployment, check, verdict))
+        a_state(a_result(deployment, check, verdict))
     if expired:
         CheckState.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     if planned:
@@ -211,7 +212,7 @@ def test_advisories_with_the_deployments_they_match():
     deployment = a_target()
     known = advisories().advisories[0].id
     rows = [{"id": known, "outcome": "applies"}, {"id": "KVA-none", "outcome": "applies"}]
-    stands(a_result(deployment, "version", "fail", measures={"builds": [{"advisories": rows}]}))
+    a_state(a_result(deployment, "version", "fail", measures={"builds": [{"advisories": rows}]}))
     found = library.advisories_with(library.fleet_of([deployment]))
     assert len(found) == len(advisories().advisories)
     assert (found[0].advisory.id, found[0].where) == (known, ((deployment, "applies"),))

@@ -11,7 +11,7 @@ from kvaudit.server.incidents import impact
 from kvaudit.server.incidents.models import ImpactLine
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.inquiries.models import RequestLog, TenantCount
-from tests.server.incidents.stage import an_incident, an_operator
+from tests.server.incidents.builders import an_incident, an_operator
 
 pytestmark = pytest.mark.django_db
 

@@ -28,8 +28,10 @@ def audited(fault, checks, *, replayed=(), tokens=None):
                 entry=lab.entry,
                 model=about["model"],
                 tenants=tuple(
-                    Tenant(each["name"], Credentials(headers=(("Authorization", f"Bearer {each['key']}"),)))
-                    for each in about["tenants"]
+                    Tenant(
+                        tenant["name"], Credentials(headers=(("Authorization", f"Bearer {tenant['key']}"),))
+                    )
+                    for tenant in about["tenants"]
                 ),
                 complete=True,
                 consent=True,

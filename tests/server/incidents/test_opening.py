@@ -16,15 +16,15 @@ from kvaudit.server.incidents.models import Incident, Kind, Quarantine
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.incidents.stage import (
+from tests.server.incidents.builders import (
     LEAKING_LENGTHS,
     a_leak,
     a_result,
+    a_state,
     a_target,
     an_incident,
     an_operator,
     rejection_measures,
-    stands,
 )
 from tests.waiting import PATIENCE
 
@@ -63,10 +63,10 @@ def test_a_fail_heard_of_after_the_restoration_comes_back_if_it_stands(heard_lat
     made = an_incident(deployment, at=timezone.now() - timedelta(hours=3))
     now = timezone.now()
     Incident.objects.filter(pk=made.pk).update(state="restored", restored_at=now - timedelta(minutes=5))
-    stands(a_result(deployment, "rejection", at=now - timedelta(minutes=20)), before="fail")
+    a_state(a_result(deployment, "rejection", at=now - timedelta(minutes=20)), before="fail")
     late = a_result(deployment, "rejection", "fail", at=now - timedelta(minutes=10))
     if heard_late:
-        stands(late, before="pass")
+        a_state(late, before="pass")
     opening.consume()
     made.refresh_from_db()
     assert made.state == standing
@@ -76,7 +76,7 @@ def test_a_fail_heard_of_after_the_restoration_comes_back_if_it_stands(heard_lat
 def test_a_leak_opens_an_incident_with_what_is_known():
     deployment = a_target(version="0.5.19")
     day = timedelta(days=1)
-    stands(a_result(deployment, "rejection", at=timezone.now() - day))
+    a_state(a_result(deployment, "rejection", at=timezone.now() - day))
     made = an_incident(deployment)
     result = made.citations.get().result
     assert (made.severity, made.state, made.opened_by) == ("critical", "open", "system:incidents")
@@ -96,7 +96,7 @@ def test_without_an_earlier_pass_the_window_has_no_beginning():
 def test_two_failing_checks_at_the_same_second_open_one_incident():
     deployment, now = a_target(), timezone.now()
     a_leak(deployment, at=now)
-    stands(a_result(deployment, "canary", "fail", at=now, measures={"hits": [{"tokens": 700_000}]}))
+    a_state(a_result(deployment, "canary", "fail", at=now, measures={"hits": [{"tokens": 700_000}]}))
     opening.consume()
     made = Incident.objects.get(deployment=deployment)
     assert sorted(opening.checks_of(made)) == ["canary", "rejection"]
@@ -113,7 +113,7 @@ def test_the_database_refuses_a_second_one_of_a_kind():
 
 def test_a_boundary_is_an_incident_of_its_own_and_quarantines_nobody():
     deployment = a_target()
-    stands(
+    a_state(
         a_result(
             deployment,
             "rejection",
@@ -138,7 +138,7 @@ def test_coming_twice_changes_nothing():
 
 def test_a_change_that_became_visible_late_is_not_lost():
     first = a_leak(a_target())
-    early = stands(a_result(a_target(), "pool"))  # an id between, which is not a fail yet
+    early = a_state(a_result(a_target(), "pool"))  # an id between, which is not a fail yet
     a_leak(a_target())
     assert opening.consume() == 2
     type(early).objects.filter(pk=early.pk).update(after="fail", check_id="coherence")
@@ -161,7 +161,7 @@ def test_a_check_that_goes_on_failing_attaches_without_a_change_of_state():
 def test_severity_rises_and_never_falls():
     deployment, shown = a_target(), []
     for check, severity in (("rejection", "medium"), ("canary", "high"), ("coherence", "medium")):
-        stands(a_result(deployment, check, "fail", severity=severity), before="pass")
+        a_state(a_result(deployment, check, "fail", severity=severity), before="pass")
         opening.consume()
         made = Incident.objects.get(deployment=deployment)
         shown.append((made.severity, made.citations.count()))
@@ -217,7 +217,7 @@ def test_two_consumers_at_once_open_one_incident():
     """The second does not wait for the first: it finds the cursor taken, and nothing to do."""
     deployment = a_target()
     a_leak(deployment)
-    stands(a_result(deployment, "canary", "fail", measures={"hits": [{"tokens": 700_000}]}))
+    a_state(a_result(deployment, "canary", "fail", measures={"hits": [{"tokens": 700_000}]}))
     start = Barrier(4)
 
     def consume(_):

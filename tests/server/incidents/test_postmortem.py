@@ -11,21 +11,20 @@ from django.utils import timezone
 
 from kvaudit.server.audits.models import CheckState
 from kvaudit.server.checklists.models import Waiver
-from kvaudit.server.incidents import action_enforcement, opening, postmortem
-from kvaudit.server.incidents import restore as restoring
+from kvaudit.server.incidents import action_enforcement, opening, postmortem, restore
 from kvaudit.server.incidents.models import ImpactLine
 from kvaudit.server.incidents.models.narrative import ActionState
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.incidents.stage import (
+from tests.server.incidents.builders import (
     LEAKING_LENGTHS,
     a_result,
+    a_state,
     an_incident,
     an_operator,
     rejection_measures,
     runs_version,
-    stands,
     the_internal_set,
 )
 
@@ -67,13 +66,13 @@ def written(incident, operator):
 
 def restored(incident, operator):
     runs_version(incident.deployment, "0.5.22")
-    restoring.record_fix(incident=incident, actor=operator, description="d")
-    made = restoring.replay(incident=incident, actor=operator)
+    restore.record_fix(incident=incident, actor=operator, description="d")
+    made = restore.replay(incident=incident, actor=operator)
     a_result(
         incident.deployment, "rejection", run=made.run, measures=rejection_measures(refused=LEAKING_LENGTHS)
     )
     the_internal_set(incident.deployment)
-    restoring.release(incident=incident, actor=operator)
+    restore.release(incident=incident, actor=operator)
     incident.refresh_from_db()
 
 
@@ -125,7 +124,7 @@ def test_done_only_while_what_enforces_it_is_green(incident, operator):
     item = an_action(incident, operator)
     with pytest.raises(IncidentProblem, match="never ran"):
         postmortem.step_action(item=item, to="done", actor=operator, reason="")
-    stands(a_result(incident.deployment, "pool"))
+    a_state(a_result(incident.deployment, "pool"))
     done = postmortem.step_action(item=item, to="done", actor=operator, reason="")
     assert done.state == ActionState.DONE
     CheckState.objects.filter(check_id="pool").update(expires_at=timezone.now() - timedelta(seconds=1))
@@ -141,7 +140,7 @@ def test_it_reopens_by_itself_when_that_fails(incident, operator, enforced_by, f
     opening.consume()
     item.refresh_from_db()
     assert item.state == ActionState.DONE
-    stands(a_result(incident.deployment, failing, "fail"), before="pass")
+    a_state(a_result(incident.deployment, failing, "fail"), before="pass")
     opening.consume()
     item.refresh_from_db()
     assert item.state == ActionState.REOPENED
@@ -152,14 +151,14 @@ def test_another_deployments_fail_reopens_nothing(incident, operator):
     item = an_action(incident, operator)
     type(item).objects.update(state=ActionState.DONE)
     other = an_incident().deployment
-    stands(a_result(other, "pool", "fail"))
+    a_state(a_result(other, "pool", "fail"))
     opening.consume()
     item.refresh_from_db()
     assert item.state == ActionState.DONE
 
 
 def test_a_waiver_is_not_green(incident, operator):
-    stands(a_result(incident.deployment, "pool", "inconclusive"))
+    a_state(a_result(incident.deployment, "pool", "inconclusive"))
     now = timezone.now()
     Waiver.objects.create(
         deployment=incident.deployment, item="1", reason="r", requester=operator, requested_at=now,

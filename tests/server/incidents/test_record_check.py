@@ -9,9 +9,7 @@ from django.utils import timezone
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Result, Run
-from kvaudit.server.incidents import opening, quarantine
-from kvaudit.server.incidents import restore as restoring
-from kvaudit.server.incidents import traffic_gate as traffic
+from kvaudit.server.incidents import opening, quarantine, restore, traffic_gate
 from kvaudit.server.incidents.models import (
     ExternalResult,
     Fix,
@@ -25,14 +23,14 @@ from kvaudit.server.incidents.models import (
 from kvaudit.server.incidents.restore_facts import fingerprint_of, requirements_of
 from kvaudit.server.ops.ledger import verify
 from tests.server.api.states import a_state
-from tests.server.incidents import stage
+from tests.server.incidents import builders
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def incident() -> Incident:
-    return stage.an_incident()
+    return builders.an_incident()
 
 
 def verified(capsys: pytest.CaptureFixture[str]) -> str:
@@ -56,7 +54,7 @@ def test_a_quarantine_that_nobody_released_closes_the_gate(incident, capsys, tam
     a_state(incident.deployment, "drift")
     assert verified(capsys).startswith("Ledger intact")
     tamper()
-    answer = traffic.answer(incident.deployment)
+    answer = traffic_gate.answer(incident.deployment)
     assert any(
         reason.check == "record"
         and reason.verdict is Verdict.ERROR
@@ -67,7 +65,7 @@ def test_a_quarantine_that_nobody_released_closes_the_gate(incident, capsys, tam
 
 
 def test_a_quarantine_that_the_ledger_does_not_know(capsys):
-    target = stage.a_target()
+    target = builders.a_target()
     Quarantine.objects.create(deployment=target, set_by="x", reason="y", valid_from=timezone.now())
     assert "the ledger does not know of it" in verified(capsys)
 
@@ -75,28 +73,28 @@ def test_a_quarantine_that_the_ledger_does_not_know(capsys):
 def test_one_that_came_back_is_noticed(incident, capsys):
     fixed(incident)
     passed(incident)
-    restoring.release(incident=incident, actor=stage.an_operator(incident.deployment))
+    restore.release(incident=incident, actor=builders.an_operator(incident.deployment))
     assert verified(capsys).startswith("Ledger intact")
     Quarantine.objects.update(valid_to=None)
     assert "says that it was released" in verified(capsys)
 
 
 def fixed(incident: Incident) -> Fix:
-    return restoring.record_fix(
-        incident=incident, actor=stage.an_operator(incident.deployment), description="the pool was raised"
+    return restore.record_fix(
+        incident=incident, actor=builders.an_operator(incident.deployment), description="the pool was raised"
     )
 
 
 def passed(incident: Incident) -> None:
     """Both tests, as the gate wants them."""
-    replay = restoring.replay(incident=incident, actor=stage.an_operator(incident.deployment))
-    answered = stage.rejection_measures(answered=stage.LEAKING_LENGTHS)
-    stage.stands(stage.a_result(incident.deployment, "rejection", run=replay.run, measures=answered))
-    stage.the_internal_set(incident.deployment)
+    replay = restore.replay(incident=incident, actor=builders.an_operator(incident.deployment))
+    answered = builders.rejection_measures(answered=builders.LEAKING_LENGTHS)
+    builders.a_state(builders.a_result(incident.deployment, "rejection", run=replay.run, measures=answered))
+    builders.the_internal_set(incident.deployment)
 
 
 def met(incident: Incident) -> dict[str, bool]:
-    return {each.key: each.met for each in requirements_of(incident)}
+    return {requirement.key: requirement.met for requirement in requirements_of(incident)}
 
 
 def test_tests_that_were_changed_do_not_restore(incident):
@@ -106,8 +104,8 @@ def test_tests_that_were_changed_do_not_restore(incident):
     assert "record" not in met(incident)
     Result.objects.filter(check_id="canary").update(measures={"changed": True})
     assert met(incident)["record"] is False
-    with pytest.raises(restoring.IncidentProblem, match="is not what entry"):
-        restoring.release(incident=incident, actor=stage.an_operator(incident.deployment))
+    with pytest.raises(restore.IncidentProblem, match="is not what entry"):
+        restore.release(incident=incident, actor=builders.an_operator(incident.deployment))
 
 
 def a_run_that_began_later(incident: Incident) -> None:
@@ -119,14 +117,14 @@ def a_fix_that_was_earlier(incident: Incident) -> None:
 
 
 def a_fix_that_nobody_recorded(incident: Incident) -> None:
-    Fix.objects.create(incident=incident, fixer=stage.an_operator(incident.deployment), description="x")
+    Fix.objects.create(incident=incident, fixer=builders.an_operator(incident.deployment), description="x")
 
 
 def an_external_result_that_nobody_uploaded(incident: Incident) -> None:
     from kvaudit.server.checklists.attestations import File, store
 
     ExternalResult.objects.create(
-        incident=incident, uploader=stage.an_operator(incident.deployment), leaked=False, fingerprint="f",
+        incident=incident, uploader=builders.an_operator(incident.deployment), leaked=False, fingerprint="f",
         evidence=store(File("x", b"x", "text/plain")),
     )  # fmt: skip
 
@@ -134,7 +132,7 @@ def an_external_result_that_nobody_uploaded(incident: Incident) -> None:
 def an_override_that_nobody_approved(incident: Incident) -> None:
     Override.objects.create(
         incident=incident, reason="x", fingerprint=fingerprint_of(incident.deployment), approved=True,
-        requester=stage.an_operator(incident.deployment), decided_by=stage.an_operator(incident.deployment),
+        requester=builders.an_operator(incident.deployment), decided_by=builders.an_operator(incident.deployment),
         note="y",
     )  # fmt: skip
 
@@ -156,7 +154,7 @@ def test_what_nobody_did_does_not_restore(incident, forge):
 def test_releases_and_steps_are_named(incident, capsys):
     fixed(incident)
     passed(incident)
-    restoring.release(incident=incident, actor=stage.an_operator(incident.deployment))
+    restore.release(incident=incident, actor=builders.an_operator(incident.deployment))
     Release.objects.update(grounds={})
     assert "Release" in verified(capsys)
     assert "is not what entry" in verified(capsys)
@@ -173,14 +171,17 @@ def test_a_step_that_was_changed_is_named(incident, capsys, change):
 
 
 def test_what_incidents_do_by_themselves_is_in_order(incident, capsys):
-    operator = stage.an_operator(incident.deployment)
+    operator = builders.an_operator(incident.deployment)
     opening.consume()
-    asked = restoring.record_fix(incident=incident, actor=operator, description="pool raised")
-    override = restoring.request_override(incident=asked.incident, actor=operator, reason="no time")
-    restoring.decide_override(
-        override=override, actor=stage.an_operator(incident.deployment, "approver"), approve=True, note="yes"
+    asked = restore.record_fix(incident=incident, actor=operator, description="pool raised")
+    override = restore.request_override(incident=asked.incident, actor=operator, reason="no time")
+    restore.decide_override(
+        override=override,
+        actor=builders.an_operator(incident.deployment, "approver"),
+        approve=True,
+        note="yes",
     )
-    restoring.release(incident=incident, actor=operator)
+    restore.release(incident=incident, actor=operator)
     other = opening.open_by_hand(
         deployment=incident.deployment,
         title="odd",
@@ -191,4 +192,4 @@ def test_what_incidents_do_by_themselves_is_in_order(incident, capsys):
     )
     quarantine.quarantine(incident=other, actor=operator, reason="again")
     assert verified(capsys).startswith("Ledger intact")
-    assert not any(reason.check == "record" for reason in traffic.answer(incident.deployment).reasons)
+    assert not any(reason.check == "record" for reason in traffic_gate.answer(incident.deployment).reasons)

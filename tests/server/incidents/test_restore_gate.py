@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.incidents.restore_gate import External, Facts, Ran, is_open, requirements
+from kvaudit.server.incidents.restore_gate import External, Facts, FinishedTest, is_open, requirements
 
 FIX = datetime(2026, 9, 9, 12, tzinfo=UTC)
 LENGTHS = (681_274, 681_275)
@@ -16,7 +16,7 @@ LENGTHS = (681_274, 681_275)
 
 def ran(check, run_id, verdict=Verdict.PASS, *, replay=False, minutes=10, fingerprint="new", asked=LENGTHS):
     at = FIX + timedelta(minutes=minutes)
-    return Ran(run_id, check, verdict, at, at, fingerprint, replay, frozenset(asked))
+    return FinishedTest(run_id, check, verdict, at, at, fingerprint, replay, frozenset(asked))
 
 
 GOOD = Facts(
@@ -41,8 +41,14 @@ def without(check, *, replay=False):
 
 def test_everything_met():
     assert is_open(GOOD)
-    assert [each.key for each in requirements(GOOD)] == ["fix", "reproduction", "internal", "pool", "version"]
-    assert {run for each in requirements(GOOD) for run in each.runs} == {1, 2, 3}
+    assert [requirement.key for requirement in requirements(GOOD)] == [
+        "fix",
+        "reproduction",
+        "internal",
+        "pool",
+        "version",
+    ]
+    assert {run for requirement in requirements(GOOD) for run in requirement.runs} == {1, 2, 3}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_everything_met():
 )
 def test_one_thing_wrong_keeps_it_closed(closed_by, facts):
     assert not is_open(facts)
-    assert closed_by in [each.key for each in requirements(facts) if not each.met]
+    assert closed_by in [requirement.key for requirement in requirements(facts) if not requirement.met]
 
 
 def test_the_newest_result_decides():

@@ -13,16 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from kvaudit.server.incidents import opening, postmortem, restore
 from kvaudit.server.incidents.models import Quarantine, State, Transition
 from kvaudit.server.incidents.transitions import STEPS, IncidentProblem
-from tests.server.incidents.stage import (
+from tests.server.incidents.builders import (
     LEAKING_LENGTHS,
     a_leak,
     a_result,
+    a_state,
     a_target,
     an_incident,
     an_operator,
     rejection_measures,
     runs_version,
-    stands,
 )
 
 VERDICTS = st.sampled_from(["pass", "pass", "pass", "inconclusive", "error"])
@@ -86,7 +86,7 @@ class Acts(RuleBasedStateMachine):
 
     @rule(check=st.sampled_from(NEEDED), verdict=VERDICTS)
     def audit(self, check, verdict):
-        stands(a_result(self.deployment, check, verdict))
+        a_state(a_result(self.deployment, check, verdict))
         self.seen[check, False] = verdict == "pass"
 
     @rule()
@@ -151,7 +151,7 @@ class Acts(RuleBasedStateMachine):
                 assert override.decided_by_id != override.requester_id
                 assert override.fingerprint == release.fingerprint
             else:
-                assert all(each["met"] for each in release.grounds["requirements"])
+                assert all(requirement["met"] for requirement in release.grounds["requirements"])
                 assert release.runs.exclude(fingerprint=release.fingerprint).count() == 0
 
     @invariant()

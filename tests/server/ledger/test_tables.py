@@ -189,7 +189,7 @@ def test_a_fail_may_turn_out_to_have_begun_earlier_and_nothing_else() -> None:
 def test_no_verification_vouches_for_entries_that_are_not_there() -> None:
     """Else one row would have every verification say, for good, that the end was cut off."""
     from kvaudit.server.ledger import verify_job
-    from kvaudit.server.ledger.chain_check import Found
+    from kvaudit.server.ledger.chain_check import ChainCheck
     from kvaudit.server.ledger.models import Entry
     from kvaudit.server.ledger.models.verifications import Verification
     from kvaudit.server.ledger.services import record
@@ -200,11 +200,11 @@ def test_no_verification_vouches_for_entries_that_are_not_there() -> None:
         cursor.execute(f"SET LOCAL ROLE {ROLE}")
     for entries, last_hash in ((last.sequence + 1_000, last.hash), (last.sequence, "0" * 64)):
         with pytest.raises(DatabaseError, match="part of the record"), transaction.atomic():
-            verify_job.keep(Found(entries, last_hash), asked_by="nobody")
+            verify_job.keep(ChainCheck(entries, last_hash), asked_by="nobody")
     work = Verification.objects.create(asked_by="nobody", wanted=last.sequence)
     with pytest.raises(DatabaseError, match="part of the record"), transaction.atomic():
         Verification.objects.filter(pk=work.pk).update(
             finished_at=work.asked_at, outcome="intact", entries=last.sequence + 1, last_hash=last.hash
         )
-    verify_job.keep(Found(last.sequence, last.hash), asked_by="somebody")
+    verify_job.keep(ChainCheck(last.sequence, last.hash), asked_by="somebody")
     assert verify_job.noted_before() == {last.sequence: last.hash}

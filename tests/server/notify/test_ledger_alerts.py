@@ -30,11 +30,11 @@ def test_every_channel_that_hears_of_it_is_told_once() -> None:
     a_channel(events=["fail"])
     Channel.objects.filter(pk=a_channel(events=["ledger"]).pk).update(enabled=False)
     found("intact", 30)
-    assert not tasks.tell_when_ledger_is_broken()
+    assert not tasks.notify_of_ledger()
     found("broken", 6)
     found("broken", 5)
-    assert tasks.tell_when_ledger_is_broken()
-    assert not tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
+    assert not tasks.notify_of_ledger()
     told = OutboxMessage.objects.all()
     assert {each.channel for each in told} == {everywhere, of_a_team}
     assert {each.event for each in told} == {"ledger"}
@@ -47,28 +47,28 @@ def test_every_channel_that_hears_of_it_is_told_once() -> None:
 def test_it_is_told_again_only_after_it_was_in_order() -> None:
     a_channel(events=["ledger"])
     found("broken", 50)
-    assert tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
     found("error", 40)  # came to know nothing
     found("broken", 30)
-    assert not tasks.tell_when_ledger_is_broken()
+    assert not tasks.notify_of_ledger()
     found("intact", 20)
     found("broken", 10)
-    assert tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
     assert OutboxMessage.objects.count() == 2
 
 
 def test_a_second_break_is_told_that_came_before_anybody_looked() -> None:
     a_channel(events=["ledger"])
     found("broken", 50)
-    assert tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
     found("broken", 40)
     found("intact", 30)
     found("broken", 20)
-    assert tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
     found("intact", 10)
     found("broken", 5)
     found("intact", 1)
-    assert tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
     assert "A later verification found it in order." in OutboxMessage.objects.first().payload["summary"]
     assert OutboxMessage.objects.count() == 3
 
@@ -76,10 +76,10 @@ def test_a_second_break_is_told_that_came_before_anybody_looked() -> None:
 def test_while_no_channel_hears_of_it_it_stays_to_be_told() -> None:
     found("broken", 50)
     found("broken", 40)
-    assert not tasks.tell_when_ledger_is_broken()
+    assert not tasks.notify_of_ledger()
     a_channel(events=["ledger"])
-    assert tasks.tell_when_ledger_is_broken()
-    assert not tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
+    assert not tasks.notify_of_ledger()
     assert OutboxMessage.objects.count() == 1
 
 
@@ -92,15 +92,15 @@ def test_breaks_before_the_upgrade_are_told_where_they_last() -> None:
     assert list(Verification.objects.order_by("finished_at").values_list("told", flat=True)) == [
         True, False, False, False,
     ]  # fmt: skip
-    assert tasks.tell_when_ledger_is_broken()
+    assert tasks.notify_of_ledger()
     since = timezone.now() - timedelta(hours=70)
     assert OutboxMessage.objects.get().subject == f"The ledger was found broken on {since:%Y-%m-%d %H:%M} UTC"
 
 
 def test_nothing_is_said_of_a_ledger_in_order_or_never_looked_at() -> None:
     a_channel(events=["ledger"])
-    assert not tasks.tell_when_ledger_is_broken()
+    assert not tasks.notify_of_ledger()
     found("intact", 2)
     found("error", 1)
-    assert not tasks.tell_when_ledger_is_broken()
+    assert not tasks.notify_of_ledger()
     assert not OutboxMessage.objects.exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.server.ops.addons import Extra, fulfil, wish_file
+from kvaudit.server.ops.addons import Addon, fulfil, request_file
 from kvaudit.server.ops.launch import Launch
 from kvaudit.server.ops.state import State
 
@@ -32,8 +32,8 @@ def launch(tmp_path: Path) -> Launch:
     return Launch(State(tmp_path), "127.0.0.1", 8000, {})
 
 
-def a_lab(supervisor: Any) -> list[Extra]:
-    return [Extra("lab", lambda launch: ["lab"], lambda launch, given: supervisor.did.append("import"))]  # type: ignore[list-item]
+def a_lab(supervisor: Any) -> list[Addon]:
+    return [Addon("lab", lambda launch: ["lab"], lambda launch, given: supervisor.did.append("import"))]  # type: ignore[list-item]
 
 
 def test_nothing_is_started_unasked(launch: Launch) -> None:
@@ -46,7 +46,7 @@ def test_what_was_asked_for_is_started_once(launch: Launch) -> None:
     supervisor = Supervising()
     left_out = a_lab(supervisor)
     for _ in range(2):
-        wish_file(launch).touch()
+        request_file(launch).touch()
         fulfil(launch, supervisor, left_out)  # type: ignore[arg-type]
     assert supervisor.did == ["the lab fleet was asked for on the page", "start lab", "import"]
     assert left_out == []
@@ -54,6 +54,6 @@ def test_what_was_asked_for_is_started_once(launch: Launch) -> None:
 
 def test_the_wish_is_taken_away_before_it_is_fulfilled(launch: Launch) -> None:
     supervisor = Supervising()
-    wish_file(launch).touch()
+    request_file(launch).touch()
     fulfil(launch, supervisor, a_lab(supervisor))  # type: ignore[arg-type]
-    assert not wish_file(launch).exists()
+    assert not request_file(launch).exists()

@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
 def test_json_for_scripts(file: Path) -> None:
     document = json.loads(run(file, "--json"))
     assert document["imported"] is True
-    assert [each["what"] for each in document["differences"]] == ["team", "deployment", "node"]
+    assert [difference["what"] for difference in document["differences"]] == ["team", "deployment", "node"]
 
 
 def test_csv_is_told_by_the_name(tmp_path: Path) -> None:

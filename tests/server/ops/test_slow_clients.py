@@ -99,8 +99,8 @@ class Served:
             connection.close()
 
     def stop(self) -> None:
-        for each in self.clients:
-            each.close()
+        for client in self.clients:
+            client.close()
         if self.process.poll() is None:
             self.process.terminate()
         self.process.wait(PATIENCE)

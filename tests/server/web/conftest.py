@@ -46,9 +46,9 @@ def people(db: None) -> People:
 @pytest.fixture
 def pair(people: People) -> Deployment:
     """A prefill and a decode node of the team, read but not judged yet."""
-    from tests.server.web import scene
+    from tests.server.web import builders
 
-    return scene.a_pair("chat-large", team=people.team)
+    return builders.a_pair("chat-large", team=people.team)
 
 
 def _client(user: User) -> Client:

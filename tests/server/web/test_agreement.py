@@ -18,7 +18,8 @@ from kvaudit.auditor.verdict import Verdict, roll_up
 from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.audits.models import CheckState, Result
 from kvaudit.server.audits.state import intervals as states
-from kvaudit.server.audits.state.status import ALWAYS_REQUIRED, DeploymentStatus, status_of
+from kvaudit.server.audits.state.deployment_status import ALWAYS_REQUIRED, DeploymentStatus
+from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 from kvaudit.server.incidents import traffic_gate
@@ -29,7 +30,8 @@ from kvaudit.server.web.fleet.items import item_standings
 from tests.drawn import cases
 from tests.factories import a_deployment, a_node, an_admin
 from tests.recorded import recorded
-from tests.server.web import scene
+from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 OPTIONAL = tuple(check for check in checks.MODULES if check not in ALWAYS_REQUIRED)
 EVERY = "every check passes"
@@ -67,9 +69,9 @@ class Agreement(TestCase):
         start = end - timedelta(hours=sum(event[0] for event in events))
         deployment = a_deployment("chat-large", created_at=start)
         node = a_node(deployment, role="unified", valid_from=start)
-        run = scene.a_run(deployment, at=start)
+        run = builders.a_run(deployment, at=start)
         if planned:
-            plan = scene.a_plan(deployment, checks=sorted(planned))
+            plan = builders.a_plan(deployment, checks=sorted(planned))
             type(plan).objects.filter(pk=plan.pk).update(valid_from=start)
         at, moments = start, []
         for number, (hours, what, verdict, flag) in enumerate(events):
@@ -118,7 +120,7 @@ def counted(deployment: Deployment, planned: set[str], moment: datetime) -> tupl
     )
     found, missing = [], False
     for check in checks.MODULES:
-        mine = [each for each in intervals if each.check_id == check and each.node_id is None]
+        mine = [interval for interval in intervals if interval.check_id == check and interval.node_id is None]
         held = [each for each in mine if each.closed_at is None or each.closed_at > moment]
         required = check in ALWAYS_REQUIRED or check in planned
         if not held:
@@ -128,9 +130,9 @@ def counted(deployment: Deployment, planned: set[str], moment: datetime) -> tupl
         learnt = [each.verdict for each in mine if each.verdict in ("pass", "fail")]
         if required or (check != "exposure" and learnt and learnt[-1] == "fail"):
             found.append(I if now.expires_at <= moment else Verdict(now.verdict))
-    for each in intervals:
-        if each.node_id is not None and each.closed_at is None:
-            found.append(I if each.expires_at <= moment else Verdict(each.verdict))
+    for interval in intervals:
+        if interval.node_id is not None and interval.closed_at is None:
+            found.append(I if interval.expires_at <= moment else Verdict(interval.verdict))
     return found, missing
 
 
@@ -147,7 +149,7 @@ def agree(deployment: Deployment, planned: set[str], moment: datetime | None) ->
     assert set(status.unrefuted_checks) <= {name for name, now in status.checks.items() if now.counts}
 
     cells = Assessed.objects.filter(pk=deployment.pk).standings(moment=moment).rows[0].cells
-    assert {each.item.number: each.verdict for each in item_standings(status)} == {
+    assert {standing.item.number: standing.verdict for standing in item_standings(status)} == {
         key: cell.verdict for key, cell in cells.items() if key in "12345"
     }, moment
     required = {*status.required, *(now.check for now in status.failing)}
@@ -187,18 +189,18 @@ def agree_now(deployment: Deployment) -> None:
 
     client = Client()
     client.force_login(admin)
-    assert f'class="headline headline-{status.verdict}"' in client.get("/").content.decode()
+    assert f'class="headline headline-{status.verdict}"' in page_text(client.get("/"))
     _, secret = create_token(owner=admin, name="x", scopes=["read", "gate"], actor=admin)
     bearer = {"HTTP_AUTHORIZATION": f"Bearer {secret}"}
     (line,) = client.get("/api/v1/deployments", **bearer).json()
     detail = client.get(f"/api/v1/deployments/{deployment.slug}", **bearer).json()
     assert line["verdict"] == detail["verdict"] == status.verdict
-    assert {each["check"]: each["verdict"] for each in detail["checks"]} == {
+    assert {check["check"]: check["verdict"] for check in detail["checks"]} == {
         name: now.verdict.value for name, now in status.checks.items()
     }
     listed = client.get("/api/v1/compliance", **bearer).json()["deployments"][0]["items"]
     cells = Assessed.objects.filter(pk=deployment.pk).standings().rows[0].cells
-    assert {each["item"]: each["checks_say"] for each in listed} == {
+    assert {item["item"]: item["checks_say"] for item in listed} == {
         key: cell.verdict for key, cell in cells.items()
     }
 

@@ -28,7 +28,7 @@ from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.inquiries.models import Export, LogImport, RequestHit, RequestLog, SavedView, TenantCount
 from kvaudit.server.web.kit.parts.incident_file import WRITERS
 from tests.factories import an_admin
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import EVERYBODYS, rows_of
 
@@ -62,11 +62,11 @@ def poisoned(value: Any) -> Any:
     """JSON with every text in it replaced that is a value, and not a name of ours."""
     if isinstance(value, dict):
         return {
-            name: each if name in {"sha256", "kind", "state", "check", "since", "until", "at"} else poisoned(each)
-            for name, each in value.items()
+            name: item if name in {"sha256", "kind", "state", "check", "since", "until", "at"} else poisoned(item)
+            for name, item in value.items()
         }  # fmt: skip
     if isinstance(value, list):
-        return [poisoned(each) for each in value]
+        return [poisoned(item) for item in value]
     return EVIL if isinstance(value, str) else value
 
 
@@ -101,10 +101,12 @@ def poison() -> set[str]:
 @pytest.fixture
 def world(people, pair) -> dict[str, Any]:
     """Everything that there is to show, poisoned; address name -> what it is called with."""
-    scene.stands(pair, {**dict.fromkeys(scene.REQUIRED, "pass"), "pool": "fail"}, measures=scene.SHORT_POOL)
-    scene.a_change(pair.nodes.first())
+    builders.a_state(
+        pair, {**dict.fromkeys(builders.REQUIRED, "pass"), "pool": "fail"}, measures=builders.SHORT_POOL
+    )
+    builders.a_change(pair.nodes.first())
     body = json.dumps({"version": EVIL, "model": EVIL}).encode()
-    run = scene.a_run(pair, {"pool": "fail", "version": "error"}, measures={"odd": EVIL}, bodies=[body])
+    run = builders.a_run(pair, {"pool": "fail", "version": "error"}, measures={"odd": EVIL}, bodies=[body])
     named = rows_of(people, pair)
     admin = an_admin("boss")
     now = timezone.now()

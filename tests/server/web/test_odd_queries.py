@@ -13,7 +13,7 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.api.urls import api
 from tests.factories import an_admin
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import rows_for
 
@@ -29,7 +29,9 @@ ODD = (
 
 @pytest.fixture
 def boss(people, pair) -> tuple[Client, dict[str, dict[str, Any]], User]:
-    scene.stands(pair, {**dict.fromkeys(scene.REQUIRED, "pass"), "pool": "fail"}, measures=scene.SHORT_POOL)
+    builders.a_state(
+        pair, {**dict.fromkeys(builders.REQUIRED, "pass"), "pool": "fail"}, measures=builders.SHORT_POOL
+    )
     admin = an_admin("boss")
     client = Client()
     client.force_login(admin)
@@ -73,7 +75,11 @@ def test_no_question_breaks_the_api_and_no_answer_is_kept(boss):
     for path, operations in api.get_openapi_schema()["paths"].items():
         if "get" not in operations:
             continue
-        names = [each["name"] for each in operations["get"].get("parameters", []) if each["in"] == "query"]
+        names = [
+            parameter["name"]
+            for parameter in operations["get"].get("parameters", [])
+            if parameter["in"] == "query"
+        ]
         for name in [*names, ""]:
             for value in ODD:
                 answer = client.get(
@@ -97,6 +103,7 @@ NONE_OF_OURS = ("0", "9223372036854775808", "9" * 60)
 READ = (
     "/runs/{}/", "/incidents/{}/", "/settings/users/{}/", "/waivers/{}/", "/attestations/{}/",
     "/settings/channels/{}/", "/history/exports/{}/", "/runs/{}/progress/", "/incidents/{}/document/",
+    "/d/chat-large/exposure/imports/{}/", "/d/chat-large/exposure/logs/{}/csv/",
 )  # fmt: skip
 POSTED = (
     "/settings/tokens/{}/revoke/",

@@ -20,8 +20,8 @@ from kvaudit.server.fleet.models import Pause
 from kvaudit.server.inquiries.models import LogImport, RequestHit, RequestLog, SavedView, TenantCount
 from tests.factories import a_team, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.incidents.stage import a_leak, an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import a_leak, an_incident
+from tests.server.web import builders
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import a_test_message, rows_for
 
@@ -33,10 +33,10 @@ def grow(team: Any, pair: Any, first: int, last: int) -> None:
     """Deployments number ``first`` to ``last`` with all that may belong to one, and as much again for ``pair``."""
     now = timezone.now()
     for number in range(first, last):
-        mine = scene.a_pair(f"chat-{number:02d}", team=team)
-        scene.stands(mine, {**dict.fromkeys(EVERYTHING, "pass"), "pool": STATES[number % 4]})
-        scene.a_change(mine.nodes.first())
-        plan = scene.a_plan(mine, name=f"plan-{number}")
+        mine = builders.a_pair(f"chat-{number:02d}", team=team)
+        builders.a_state(mine, {**dict.fromkeys(EVERYTHING, "pass"), "pool": STATES[number % 4]})
+        builders.a_change(mine.nodes.first())
+        plan = builders.a_plan(mine, name=f"plan-{number}")
         a_waiver(mine, "1")
         a_waiver(mine, "2", decision="pending")
         an_attestation(mine, expires_at=now + timedelta(days=1))
@@ -50,8 +50,8 @@ def grow(team: Any, pair: Any, first: int, last: int) -> None:
         for deployment in (mine, pair):
             a_log(deployment, number)
         a_leak(pair, at=now - timedelta(minutes=number))
-        scene.a_run(pair, dict.fromkeys(EVERYTHING, STATES[number % 4]))
-        scene.a_change(pair.nodes.first())
+        builders.a_run(pair, dict.fromkeys(EVERYTHING, STATES[number % 4]))
+        builders.a_change(pair.nodes.first())
 
 
 def a_log(deployment: Any, number: int) -> None:
@@ -78,7 +78,7 @@ def test_the_number_of_queries_does_not_grow(people: Any, pair: Any, monkeypatch
     client.force_login(user)
     _, secret = create_token(owner=user, name="all", scopes=["read"], actor=user)
     given = rows_for(user, people, pair)
-    addresses = [reverse(each.name, kwargs=given.get(each.name, {})) for each in PATTERNS]
+    addresses = [reverse(pattern.name, kwargs=given.get(pattern.name, {})) for pattern in PATTERNS]
     addresses += [f"/api/v1/{path}" for path in API]
     addresses += [
         "/history/?verdict=fail&deployment=chat",

@@ -18,8 +18,8 @@ from kvaudit.server.inquiries.models import Export, LogImport, RequestLog, Saved
 from kvaudit.server.notify.services import create_channel, send_test
 from tests.factories import a_user
 from tests.server.checklists.claims import a_waiver, an_attestation
-from tests.server.incidents.stage import an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import an_incident
+from tests.server.web import builders
 from tests.server.web.addresses import PATTERNS
 
 EVERYBODYS = {"library-incident", "library-export", "saved-view", "saved-view-remove"}
@@ -28,9 +28,9 @@ EVERYBODYS = {"library-incident", "library-export", "saved-view", "saved-view-re
 
 def rows_of(people: Any, pair: Any) -> dict[str, dict[str, Any]]:
     """Address name -> what it is called with, all of it the team's."""
-    run = scene.a_run(pair, {"pool": "pass"})
-    kept = scene.keep(run, b"{}")
-    attested, plan = an_attestation(pair), scene.a_plan(pair)
+    run = builders.a_run(pair, {"pool": "pass"})
+    kept = builders.keep(run, b"{}")
+    attested, plan = an_attestation(pair), builders.a_plan(pair)
     Attestation.objects.update(evidence_id=kept["sha256"])
     own = OwnItem.objects.create(team=people.team, key="K1", title="Ours", rule="As we say.")
     now = timezone.now()

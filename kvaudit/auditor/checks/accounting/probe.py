@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.accounting` for what it is."""
+"""Sends short prompts of known length and keeps the usage block of each answer; judges them as well. What the
+check is for: `kvaudit.auditor.checks.accounting`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from kvaudit.auditor.checks.accounting import CHECK
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
@@ -16,13 +17,14 @@ from kvaudit.auditor.checks.trials import (
     harmed,
     needed,
     nothing_learnt,
-    saying,
+    result_builder,
     trial,
     unaskable,
     unfinished,
     void_share,
     voids,
 )
+from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
 from kvaudit.auditor.text.markers import draw_marker
 from kvaudit.auditor.text.prompts import draw_leads, draw_nonce
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
@@ -54,7 +56,7 @@ def tolerance(added: int, limits: Limits) -> int:
     return -(-(added + slack) // limits.page) * limits.page
 
 
-class Accounting:
+class AccountingProbe:
     """Sends 20 short prompts that nobody has sent before and compares the usage block."""
 
     id = CHECK.id
@@ -63,6 +65,7 @@ class Accounting:
         return Plan(PROMPTS, PROMPTS * (SHORTEST + SPREAD // 2), float(PROMPTS))
 
     async def observe(self, audit: Audit) -> AccountingSeen:
+        """Send the prompts, as every tenant in turn."""
         prober = audit.prober
         if prober is None:
             return AccountingSeen(unaskable=True)
@@ -80,7 +83,7 @@ class Accounting:
                 reply = await prober.ask(tenant, prompt, max_tokens=16, stream=number % 2 == 0)
                 found = trial("unique", reply, tenant=tenant, nonce=nonce, room=16, repeat=number)
                 seen.trials.append(found)
-                seen.evidence.extend(told(reply, found))
+                seen.evidence.extend(labelled_evidence(reply, found))
                 if problem := await harmed(prober, reply):
                     raise Stop(f"Stopped: {problem}", harm=True)
         except Stop as stop:
@@ -123,7 +126,7 @@ def _judge(seen: AccountingSeen) -> Result:
         "tolerance_tokens": max(seen.tolerance.values(), default=0),
     }
 
-    result = saying("accounting", measures, DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("accounting", measures, DOES_NOT_PROVE, seen.evidence)
 
     if (error := nothing_learnt(result, seen.trials)) is not None:
         return error
@@ -167,10 +170,11 @@ def _judge(seen: AccountingSeen) -> Result:
             "Have it send a usage block.",
         )
     if unreported:
+        flags = [f"{engine} with {flag}" for engine, flag in CACHED_TOKENS_FLAGS.items()]
         return result(
             Verdict.INCONCLUSIVE,
             f"All {len(answered)} prompts were counted right, but cached tokens are not reported: unknown is not zero.",
-            "Start SGLang with --enable-cache-report, vLLM with --enable-prompt-tokens-details.",
+            f"Start {', '.join(flags)}.",
         )
     return result(
         Verdict.PASS,
@@ -180,4 +184,4 @@ def _judge(seen: AccountingSeen) -> Result:
     )
 
 
-PROBE = Accounting()
+PROBE = AccountingProbe()

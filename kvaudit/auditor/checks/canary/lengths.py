@@ -1,4 +1,5 @@
-"""Which lengths a canary run asked, and which of them brought another request's marker."""
+"""Reads out of a stored canary result which lengths were asked and which brought another request's marker, so
+that an incident can be replayed at those."""
 
 from __future__ import annotations
 

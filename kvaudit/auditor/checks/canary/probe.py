@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.canary` for what it is."""
+"""Plants markers as one tenant and searches every answer for those of others, at lengths around the limit. What
+the check is for: `kvaudit.auditor.checks.canary`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from kvaudit.auditor.checks.canary import CHECK
 from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
 from kvaudit.auditor.checks.canary.verdict import judge_canary
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import harmed, trial, unaskable, withheld
 from kvaudit.auditor.text.markers import Marker, draw_marker
@@ -64,7 +65,7 @@ def cells(limits: Limits, consent: bool) -> tuple[Cell, ...]:
     return tuple(order)
 
 
-class Canary:
+class CanaryProbe:
     """Plants markers as one tenant and reads the answers of the other, at boundary lengths."""
 
     id = CHECK.id
@@ -83,6 +84,7 @@ class Canary:
         )
 
     async def observe(self, audit: Audit) -> CanarySeen:
+        """Send the planned rounds and replays; stops at the first verified hit, and where harm is seen."""
         prober = audit.prober
         if prober is None:
             return CanarySeen(None, unaskable="two tenants' keys")
@@ -97,15 +99,15 @@ class Canary:
             return seen
         seen.planned = self.plan(prober).rounds
         seen.scope = prober.scope
-        campaign = _Campaign(prober, seen)
+        sender = CanarySender(prober, seen)
         try:
-            await campaign.surfacing()
-            await campaign.rounds(order)
-            await campaign.replay(audit.replayed, prober.limits)
+            await sender.surfacing()
+            await sender.rounds(order)
+            await sender.replay(audit.replayed, prober.limits)
         except Stop as stop:
             seen.stopped = stop.reason
         finally:
-            await campaign.count()
+            await sender.count()
         return seen
 
     def judge(self, seen: CanarySeen, audit: Audit) -> Result:
@@ -123,7 +125,7 @@ def _rounds(prober: Prober, tokens_each: int) -> int:
     return max(0, min(ROUNDS, (prober.rounds_ceiling - beside) // tokens_each))
 
 
-class _Campaign:
+class CanarySender:
     """Sends the rounds. Tenants take turns over the requests of a round, and a round begins with the other
     tenant than the last one did: each is victim and attacker at every length."""
 
@@ -158,6 +160,7 @@ class _Campaign:
                 seen.surfaced += any(match.run >= HIT_RUN for match in Matcher([marker]).find(reply.text))
 
     async def rounds(self, order: tuple[Cell, ...]) -> None:
+        """Send the planned rounds, then test that the target is healthy."""
         seen = self._seen
         self._before = dict(await self._prober.counters())
         for number in range(seen.planned):
@@ -226,7 +229,7 @@ class _Campaign:
         reply = await prober.ask(tenant, prompt, max_tokens=room)
         noted = trial(cell.name, reply, tenant=tenant, nonce=nonce, room=room, repeat=number)
         seen.trials.append(noted)
-        seen.evidence.extend(told(reply, noted))
+        seen.evidence.extend(labelled_evidence(reply, noted))
         if reply.outcome is Outcome.ANSWERED:
             seen.own_tokens += cell.tokens + (reply.completion_tokens or 0)
         # Truncated and cancelled answers are searched too: a marker in half an answer is a leak.
@@ -281,4 +284,4 @@ class _Campaign:
             self._seen.served_tokens = max(moved)
 
 
-PROBE = Canary()
+PROBE = CanaryProbe()

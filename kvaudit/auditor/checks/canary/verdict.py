@@ -1,4 +1,4 @@
-"""From the rounds of a canary run to a verdict, with the bound that a clean run may state. Pure."""
+"""Judges the rounds of a canary run, with the bound that a clean run may state. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
     needed,
     nothing_learnt,
-    saying,
+    result_builder,
     unfinished,
     void_share,
     voids,
@@ -54,7 +54,7 @@ def judge_canary(seen: CanarySeen) -> Result:
     bound = leak_bound(accepted, surfacing, share or 0.0)
     measures = _measures(seen, accepted, surfacing, share, bound)
 
-    result = saying("canary", measures, DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("canary", measures, DOES_NOT_PROVE, seen.evidence)
 
     hits = sorted((one for one in seen.sightings if one.verified), key=lambda one: one.kind != "cross-tenant")
     if hits:

@@ -1,4 +1,5 @@
-"""Which lengths of a coherence run came back without their nonce."""
+"""Reads out of a stored coherence result which lengths came back without their nonce, so that an incident can
+be replayed at those."""
 
 from __future__ import annotations
 

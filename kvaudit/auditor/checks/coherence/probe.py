@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.coherence` for what it is."""
+"""Asks a model for facts of its own long prompt and notes which it finds. What the check is for:
+`kvaudit.auditor.checks.coherence`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from kvaudit.auditor.checks.coherence.verdict import (
     judge_coherence,
 )
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import harmed, trial, unaskable, withheld
 from kvaudit.auditor.text.markers import Marker, draw_marker
@@ -30,7 +31,7 @@ ANSWER_TOKENS = 24
 LIST_TOKENS = 128
 
 
-class Asked(Enum):
+class AskMode(Enum):
     """How a text is asked: all in one prompt, each by itself, or a few."""
 
     TOGETHER = "together"
@@ -49,12 +50,13 @@ def lengths(limits: Limits, consent: bool) -> tuple[tuple[str, int], ...]:
     return tuple(chosen)
 
 
-class Coherence:
+class CoherenceProbe:
     """Asks one tenant's own facts back at long lengths."""
 
     id = CHECK.id
 
     def plan(self, prober: Prober) -> Plan:
+        """Requests and prompt tokens as if this model could not go through a list: a few questions per length."""
         asked = lengths(prober.limits, prober.consent)
         limit = prober.limits.first_rejected or 0
         per_length = 1 + len(GLANCED)
@@ -70,18 +72,19 @@ class Coherence:
         )
 
     async def observe(self, audit: Audit) -> CoherenceSeen:
+        """Ask about each length, the short baseline first; stops where harm is seen."""
         prober = audit.prober
         if prober is None:
             return CoherenceSeen(None, unaskable=True)
         seen = CoherenceSeen(prober.limits, withheld=withheld(prober.limits, prober.consent))
-        session = _Session(prober, seen)
+        sender = CoherenceSender(prober, seen)
         try:
             asked = lengths(prober.limits, prober.consent)
             seen.planned = len(asked)
             shortest = min((length for _, length in asked), default=BASELINE_TOKENS)
-            seen.baseline = await session.baseline(min(BASELINE_TOKENS, shortest))
+            seen.baseline = await sender.baseline(min(BASELINE_TOKENS, shortest))
             for name, tokens in asked:
-                await session.length(name, tokens)
+                await sender.length(name, tokens)
             seen.unhealthy = seen.unhealthy or await prober.healthy()
         except Stop as stop:
             seen.stopped = stop.reason
@@ -93,7 +96,9 @@ class Coherence:
         return judge_coherence(seen)
 
 
-class _Session:
+class CoherenceSender:
+    """Sends texts that hold facts of their own and asks for these."""
+
     def __init__(self, prober: Prober, seen: CoherenceSeen) -> None:
         self._prober, self._seen = prober, seen
 
@@ -109,25 +114,25 @@ class _Session:
 
     async def baseline(self, tokens: int) -> Reading:
         """Everything at a short length: in one prompt if this model can go through a list, else one by one."""
-        listed = await self.read("baseline", tokens, Asked.TOGETHER)
+        listed = await self.read("baseline", tokens, AskMode.TOGETHER)
         if (listed.found + bool(listed.nonce)) / (NEEDLES + 1) >= LEAST_BASELINE:
             self._seen.together = True
             return listed
-        return await self.read("baseline", tokens, Asked.EACH)
+        return await self.read("baseline", tokens, AskMode.EACH)
 
     async def at(self, name: str, tokens: int, fresh: int = 0) -> Reading:
         """One text at one length; what a list leaves open is asked one by one."""
         if self._seen.together:
-            listed = await self.read(name, tokens, Asked.TOGETHER, fresh)
+            listed = await self.read(name, tokens, AskMode.TOGETHER, fresh)
             if listed.complete or listed.refused:
                 return listed
-        return await self.read(name, tokens, Asked.GLANCE, fresh)
+        return await self.read(name, tokens, AskMode.GLANCE, fresh)
 
-    async def read(self, name: str, tokens: int, how: Asked, fresh: int = 0) -> Reading:
+    async def read(self, name: str, tokens: int, how: AskMode, fresh: int = 0) -> Reading:
         """Every question has a text of its own: pages of the text before, which held the same facts at the
         same places, would answer as well as the own ones."""
         reading = Reading(name, tokens, fresh)
-        if how is Asked.TOGETHER:
+        if how is AskMode.TOGETHER:
             marker, needles, nonce = self._text()
             reply = await self._ask(reading, marker, needles, together(nonce, needles), LIST_TOKENS)
             if reply is not None:
@@ -135,7 +140,7 @@ class _Session:
                 for needle in needles:
                     reading.note(needle, needle.answered(reply.text))
             return reading
-        first = range(NEEDLES) if how is Asked.EACH else GLANCED
+        first = range(NEEDLES) if how is AskMode.EACH else GLANCED
         rest = [index for index in range(NEEDLES) if index not in first]
         marker, needles, nonce = self._text()
         reply = await self._ask(reading, marker, needles, nonce.question)
@@ -183,7 +188,7 @@ class _Session:
         reply = await prober.ask(tenant, prompt, max_tokens=room)
         found = trial(reading.name, reply, tenant=tenant, nonce=None, room=room, repeat=reading.fresh)
         seen.trials.append(found)
-        seen.evidence.extend(told(reply, found))
+        seen.evidence.extend(labelled_evidence(reply, found))
         if reply.outcome is Outcome.ANSWERED:
             return reply
         if problem := await harmed(prober, reply):
@@ -196,4 +201,4 @@ class _Session:
         return None
 
 
-PROBE = Coherence()
+PROBE = CoherenceProbe()

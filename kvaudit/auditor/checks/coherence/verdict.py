@@ -1,4 +1,4 @@
-"""From the readings of a model's own facts to a verdict. Pure."""
+"""Judges how many of its own facts a model found. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kvaudit.auditor.checks.trials import (
     needed,
     no_longer_healthy,
     nothing_learnt,
-    saying,
+    result_builder,
     unfinished,
     void_share,
     voids,
@@ -67,6 +67,8 @@ class Reading:
 
 @dataclass(slots=True)
 class CoherenceSeen:
+    """All texts of a run that were asked about, and why it stopped early."""
+
     limits: Limits | None
     baseline: Reading | None = None
     planned: int = 0  # lengths to be read
@@ -82,7 +84,7 @@ class CoherenceSeen:
 
 def judge_coherence(seen: CoherenceSeen) -> Result:
     """The verdict of checks.md 5."""
-    result = saying("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
 
     if (error := nothing_learnt(result, seen.trials)) is not None:
         return error

@@ -11,7 +11,7 @@ from itertools import count
 
 from kvaudit.auditor.checks.concurrency.load import Job, Lengths, Volley
 from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting, Use
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import Trial, trial
 from kvaudit.auditor.text.markers import Marker, draw_marker, draw_words
@@ -55,7 +55,7 @@ def question(nonce: Nonce, marker: Marker) -> str:
     return f" {said}{said}Code Q:"
 
 
-class Load:
+class ConcurrencySender:
     """One campaign against a prober; ``seen`` grows as answers come."""
 
     def __init__(self, prober: Prober, seen: ConcurrencySeen) -> None:
@@ -183,7 +183,7 @@ class Load:
         found = [self._sighting(match, reply, own, arm) for match in self._matcher.find(reply.text, own=own)]
         self.seen.sightings.extend(found)
         if found or reply.outcome is not Outcome.CANCELLED:
-            self.seen.evidence.extend(told(reply, noted))
+            self.seen.evidence.extend(labelled_evidence(reply, noted))
         for one in found:
             if not one.suspicious and not one.decoy:
                 raise Stop(f"Stopped at the first verified hit: {one.kind}, arm {arm}.", harm=True)
@@ -212,8 +212,8 @@ class Load:
         and longer request that was sent alone."""
         if not self._alone:
             return self._expected(tokens)
-        shorter = max((each for each in self._alone if each[0] <= tokens), default=min(self._alone))
-        longer = min((each for each in self._alone if each[0] >= tokens), default=max(self._alone))
+        shorter = max((timing for timing in self._alone if timing[0] <= tokens), default=min(self._alone))
+        longer = min((timing for timing in self._alone if timing[0] >= tokens), default=max(self._alone))
         if longer[0] <= shorter[0]:
             return shorter[1]
         share = (tokens - shorter[0]) / (longer[0] - shorter[0])
@@ -246,6 +246,6 @@ def pool_share(counters: Mapping[str, float]) -> float | None:
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     found: list[BaseException] = []
-    for each in group.exceptions:
-        found += _leaves(each) if isinstance(each, BaseExceptionGroup) else [each]
+    for fault in group.exceptions:
+        found += _leaves(fault) if isinstance(fault, BaseExceptionGroup) else [fault]
     return found

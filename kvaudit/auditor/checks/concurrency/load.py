@@ -1,4 +1,4 @@
-"""The load of the `concurrency` check: which lengths, in which arms, by whom, and what is cut off.
+"""Draws the load of the `concurrency` check: which lengths, in which arms, by whom, and what is cut off.
 
 Races that were reported needed overlap, unequal lengths, aborts or a nearly full pool (vllm #39589:
 128 beside 256 tokens; vllm #26130: five short ones, then a long one; aborts 15 ms after sending and a

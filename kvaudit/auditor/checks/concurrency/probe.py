@@ -1,9 +1,10 @@
-"""How the check asks: see `kvaudit.auditor.checks.concurrency` for what it is."""
+"""Runs the arms of the load and the return visits in a drawn order. What the check is for:
+`kvaudit.auditor.checks.concurrency`."""
 
 from __future__ import annotations
 
 from kvaudit.auditor.checks.concurrency import CHECK
-from kvaudit.auditor.checks.concurrency.arms import Load, warm_ups
+from kvaudit.auditor.checks.concurrency.arms import ConcurrencySender, warm_ups
 from kvaudit.auditor.checks.concurrency.load import (
     ARMS,
     CONTROLS,
@@ -31,7 +32,7 @@ SECONDS_EACH = 0.5
 """Rough, of one request with 15 others beside it."""
 
 
-class Concurrency:
+class ConcurrencyProbe:
     """Puts load on the target: opt-in, in a window, named by a plan or a person."""
 
     id = CHECK.id
@@ -73,19 +74,19 @@ class Concurrency:
         seen.workers = workers_for(prober.limits, lengths)
         if not seen.visits_planned:
             seen.no_visit = "the pool's size is unknown or the token ceiling too low for the return visit"
-        load = Load(prober, seen)
+        sender = ConcurrencySender(prober, seen)
         try:
-            await load.warm_up(lengths)
+            await sender.warm_up(lengths)
             seen.order = tuple(shuffled(ARMS, prober.draw))
             for arm in seen.order:
                 volleys = volleys_for(arm, each, lengths, prober.draw)
                 jobs = jobs_for(arm, each, lengths, prober.draw)
                 seen.aborts_planned += len(volleys) + sum(job.abort is not None for job in jobs)
                 for volley in volleys:
-                    await load.volley(volley)
-                await load.arm(arm, jobs, 1 if arm == CONTROLS[0] else seen.workers)
+                    await sender.volley(volley)
+                await sender.arm(arm, jobs, 1 if arm == CONTROLS[0] else seen.workers)
             for number in range(seen.visits_planned):
-                await visit(load, number, lengths)
+                await visit(sender, number, lengths)
         except Stop as stop:
             seen.stopped = stop.reason
         return seen
@@ -113,4 +114,4 @@ def _arms_tokens(each: int, lengths: Lengths) -> float:
     return sum(arm_tokens(arm, each, lengths) for arm in ARMS)
 
 
-PROBE = Concurrency()
+PROBE = ConcurrencyProbe()

@@ -1,4 +1,4 @@
-"""The return visit: a session is stored, pushed out of the pool by others, and visited again.
+"""Stores a session, pushes it out of the pool with other requests, and asks for it again.
 
 A second tier, a snapshot or an offloaded page may bring back another session's content, or none, with
 HTTP 200 and clean counts (llama.cpp #27148, LMCache #3258). So the session comes back with the same
@@ -7,7 +7,7 @@ prefix and asks for facts that only it was told.
 
 from __future__ import annotations
 
-from kvaudit.auditor.checks.concurrency.arms import ANSWER_TOKENS, Load
+from kvaudit.auditor.checks.concurrency.arms import ANSWER_TOKENS, ConcurrencySender
 from kvaudit.auditor.checks.concurrency.load import Lengths
 from kvaudit.auditor.checks.concurrency.seen import Visit
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
@@ -26,18 +26,18 @@ PAST_FULL = 1.1
 class Session:
     """What one tenant stored: frames of one marker with ten facts among them."""
 
-    def __init__(self, load: Load, tokens: int) -> None:
-        self._load, self._tokens = load, tokens
-        draw = load.prober.draw
-        self.tenant = load.prober.tenants[0]
+    def __init__(self, sender: ConcurrencySender, tokens: int) -> None:
+        self._load, self._tokens = sender, tokens
+        draw = sender.prober.draw
+        self.tenant = sender.prober.tenants[0]
         self.marker: Marker = draw_marker(draw, tenant=self.tenant, request="visit")
         self.needles: tuple[Needle, ...] = draw_needles(draw)
         self.cached: int | None = None  # of the first question of the last call of `ask`
-        load.live(self.marker, tokens)
+        sender.live(self.marker, tokens)
 
     async def ask(self, arm: str, number: int, first: int) -> tuple[int, int]:
         """Ask `FACTS` facts from the ``first`` on; (found, answered). Raises `Stop` on a foreign marker."""
-        load, prober = self._load, self._load.prober
+        sender, prober = self._load, self._load.prober
         found = asked = 0
         for at in range(first, first + FACTS):
             needle = self.needles[at % len(self.needles)]
@@ -47,13 +47,13 @@ class Session:
             room = prober.room(prompt.tokens, ANSWER_TOKENS)
             reply = await prober.ask(self.tenant, prompt, max_tokens=room)
             noted = trial(arm, reply, tenant=self.tenant, nonce=None, room=room, repeat=number)
-            load.seen.trials.append(noted)
+            sender.seen.trials.append(noted)
             if at == first:
                 self.cached = reply.cached_tokens
             if reply.outcome is Outcome.ANSWERED:
                 asked += 1
                 found += needle.answered(reply.text)
-            load.search(reply, self.marker, noted)
+            sender.search(reply, self.marker, noted)
         return found, asked
 
 
@@ -72,17 +72,17 @@ def session_tokens(lengths: Lengths) -> int:
     return lengths.mid.middle
 
 
-async def visit(load: Load, number: int, lengths: Lengths) -> None:
+async def visit(sender: ConcurrencySender, number: int, lengths: Lengths) -> None:
     """One return visit; appends to ``seen.visits`` when it came to its end."""
-    prober = load.prober
+    prober = sender.prober
     wanted = filler_tokens(prober.limits)
     assert wanted is not None
-    session = Session(load, session_tokens(lengths))
+    session = Session(sender, session_tokens(lengths))
     before = await session.ask("visit before", number, 0)
     filled = count = 0
     while filled <= wanted:
-        built = await load.build((count + 1) % 2, lengths.long.middle)
-        reply = await load.send(built, "filler", count)
+        built = await sender.build((count + 1) % 2, lengths.long.middle)
+        reply = await sender.send(built, "filler", count)
         if not reply.valid and count >= 3 and filled == 0:
             break  # nothing gets through: the trials say so
         filled += built.prompt.tokens if reply.outcome is Outcome.ANSWERED else 0
@@ -91,5 +91,5 @@ async def visit(load: Load, number: int, lengths: Lengths) -> None:
             break
     after = await session.ask("visit after", number, FACTS)
     cached = session.cached
-    fresh = await Session(load, session_tokens(lengths)).ask("visit fresh", number, 0)
-    load.seen.visits.append(Visit(number, before, after, fresh, filled, cached))
+    fresh = await Session(sender, session_tokens(lengths)).ask("visit fresh", number, 0)
+    sender.seen.visits.append(Visit(number, before, after, fresh, filled, cached))

@@ -1,4 +1,5 @@
-"""From the arms and return visits of a run to a verdict, with the counts that later runs are pooled with. Pure."""
+"""Judges the arms and return visits of a run, and gives the counts that later runs are pooled with. Pure: no
+clock, no network."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
     needed,
     nothing_learnt,
-    saying,
+    result_builder,
     unfinished,
     void_share,
     voids,
@@ -48,7 +49,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
     """The verdict of checks.md 9."""
     measures = _measures(seen)
 
-    result = saying("concurrency", measures, DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("concurrency", measures, DOES_NOT_PROVE, seen.evidence)
 
     if seen.hits:
         return result(Verdict.FAIL, _hit_sentence(seen, seen.hits[0]), FIRST_AID, "critical")

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.drift` for what it is."""
+"""Compares each node's fingerprint with the one on record; sends nothing of its own. What the check is for:
+`kvaudit.auditor.checks.drift`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ RUN_THE_GATE = (
 )
 
 
-class Drift:
+class DriftProbe:
     """Compares each node's fingerprint with the last significant one on record."""
 
     id = CHECK.id
@@ -121,15 +122,17 @@ def changed_now(audit: Audit) -> dict[str, tuple[FieldChange, ...]]:
 
 def limits(facts: EngineFacts, audit: Audit) -> tuple[int, ...]:
     """Lengths in tokens that a pool must not cross unnoticed: context, headroom x context, edge."""
-    contexts = [each for each in (facts.context.value, audit.rules.context) if each is not None]
-    found = [*contexts, *(required_tokens(audit.rules.headroom, each) for each in contexts)]
+    contexts = [tokens for tokens in (facts.context.value, audit.rules.context) if tokens is not None]
+    found = [*contexts, *(required_tokens(audit.rules.headroom, context) for context in contexts)]
     if audit.rules.edge_limit is not None:
         found += [audit.rules.edge_limit, required_tokens(audit.rules.headroom, audit.rules.edge_limit)]
     return tuple(sorted(set(found)))
 
 
 def _fields(changes: Sequence[FieldChange]) -> str:
-    shown = [f"{each.name.removeprefix('settings.')} {each.before} -> {each.after}" for each in changes[:3]]
+    shown = [
+        f"{change.name.removeprefix('settings.')} {change.before} -> {change.after}" for change in changes[:3]
+    ]
     return ", ".join(shown) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
 
 
@@ -142,8 +145,8 @@ def measures(audit: Audit, changes: dict[str, tuple[FieldChange, ...]]) -> dict[
         "gate_expired": history.gate_expired if history else None,
         "changes": {
             name: [
-                {"field": each.name, "before": _plain(each.before), "after": _plain(each.after)}
-                for each in found
+                {"field": change.name, "before": _plain(change.before), "after": _plain(change.after)}
+                for change in found
             ]
             for name, found in sorted(changes.items())
         },
@@ -158,4 +161,4 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, str | int | bool) or value is None else str(value)
 
 
-PROBE = Drift()
+PROBE = DriftProbe()

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.open_endpoints` for what it is."""
+"""Asks each node its engine's readable paths without a key and judges what was open. What the check is for:
+`kvaudit.auditor.checks.open_endpoints`."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Answered:
 Seen = Sequence[Answered]
 
 
-class ExposureCheck:
+class OpenEndpointsProbe:
     """Asks without a key what should need one, by allow-listed reads only."""
 
     id = CHECK.id
@@ -57,17 +58,23 @@ class ExposureCheck:
 
     def judge(self, seen: Seen, audit: Audit) -> Result:
         """Answers without a key -> result."""
-        problems = [*unread(audit), *(each for answered in seen if (each := _silent(answered)))]
-        findings = {each.node.name: find(each) for each in seen}
+        problems = [*unread(audit), *(silence for answered in seen if (silence := _silent(answered)))]
+        findings = {answered.node.name: find(answered) for answered in seen}
         for node in read_nodes(audit):
             assert node.facts is not None
             known = findings.setdefault(node.name, [])
-            known += [each for each in node.facts.exposures if each not in known]
+            known += [exposure for exposure in node.facts.exposures if exposure not in known]
         fails = [
-            (name, each) for name, found in findings.items() for each in found if each.severity == "fail"
+            (name, exposure)
+            for name, found in findings.items()
+            for exposure in found
+            if exposure.severity == "fail"
         ]
         warns = [
-            (name, each) for name, found in findings.items() for each in found if each.severity != "fail"
+            (name, exposure)
+            for name, found in findings.items()
+            for exposure in found
+            if exposure.severity != "fail"
         ]
         untold = _untold(seen, audit)
         verdict, said = _decide(fails, problems, untold, warns, scope(read_nodes(audit)))
@@ -123,7 +130,7 @@ def find(answered: Answered) -> list[Exposure]:
     for path in surface.telling("metrics"):
         if _shows_metrics(answered, path):
             found.append(Exposure("metrics can be read without a key", f"GET {path}", "warn"))
-    return sorted(found, key=lambda each: each.severity != "fail")
+    return sorted(found, key=lambda exposure: exposure.severity != "fail")
 
 
 def _secrets(answered: Answered, surface: Surface) -> list[Exposure]:
@@ -219,28 +226,30 @@ def _untold(seen: Seen, audit: Audit) -> list[str]:
     if not read_nodes(audit):
         return ["no node was read, so nothing was asked"]
     said = []
-    for each in seen:
-        assert each.node.facts is not None
-        engine = describe(each.node.facts.engine)
-        if not each.answers:
+    for answered in seen:
+        assert answered.node.facts is not None
+        engine = describe(answered.node.facts.engine)
+        if not answered.answers:
             said.append(
-                f"{each.node.name}: no path of {engine.id} is known that could be asked without a key"
+                f"{answered.node.name}: no path of {engine.id} is known that could be asked without a key"
             )
-        elif engine.surface.listed and each.routes is None and not _silent(each):
-            silent = each.answers.get(ROUTES)
+        elif engine.surface.listed and answered.routes is None and not _silent(answered):
+            silent = answered.answers.get(ROUTES)
             unlisted = (
                 f"did not answer {ROUTES} in time"
                 if silent is not None and silent.status == 0
                 else "does not list its routes"
             )
-            said.append(f"{each.node.name} {unlisted}, so unguarded ones cannot be seen")
+            said.append(f"{answered.node.name} {unlisted}, so unguarded ones cannot be seen")
         elif any(
-            answer.status == 0 or answer.status >= 500 for answer in each.answers.values()
-        ) and not _silent(each):
+            answer.status == 0 or answer.status >= 500 for answer in answered.answers.values()
+        ) and not _silent(answered):
             lost = sorted(
-                path for path, answer in each.answers.items() if answer.status == 0 or answer.status >= 500
+                path
+                for path, answer in answered.answers.items()
+                if answer.status == 0 or answer.status >= 500
             )
-            said.append(f"{each.node.name} did not answer {', '.join(lost)}")
+            said.append(f"{answered.node.name} did not answer {', '.join(lost)}")
     return said
 
 
@@ -260,7 +269,7 @@ def _decide(
     if untold:
         return Verdict.INCONCLUSIVE, untold[0]
     if warns:
-        kinds = "; ".join(dict.fromkeys(each.what for _, each in warns))
+        kinds = "; ".join(dict.fromkeys(warning.what for _, warning in warns))
         return (
             Verdict.PASS,
             f"on {where} no secret, acting route or completion is open without a key, but {kinds}",
@@ -271,7 +280,7 @@ def _decide(
 def _advise(
     verdict: Verdict, fails: Sequence[tuple[str, Exposure]], warns: Sequence[tuple[str, Exposure]]
 ) -> str:
-    if verdict is Verdict.FAIL and any("can be read in clear" in each.what for _, each in fails):
+    if verdict is Verdict.FAIL and any("can be read in clear" in fail.what for _, fail in fails):
         return "Change the exposed keys now, then let only the gateway reach this port."
     if verdict is Verdict.FAIL:
         return (
@@ -287,17 +296,17 @@ def _advise(
 def measures(findings: Mapping[str, Sequence[Exposure]], seen: Seen, untold: Sequence[str]) -> dict[str, Any]:
     return {
         "findings": [
-            {"node": name, "what": each.what, "where": each.where, "severity": each.severity}
+            {"node": name, "what": change.what, "where": change.where, "severity": change.severity}
             for name, found in sorted(findings.items())
-            for each in found
+            for change in found
         ],
         "asked": {
-            each.node.name: {path: answer.status for path, answer in sorted(each.answers.items())}
-            for each in seen
+            answered.node.name: {path: answer.status for path, answer in sorted(answered.answers.items())}
+            for answered in seen
         },
-        "undecided": [sentence(each) for each in untold],
+        "undecided": [sentence(answered) for answered in untold],
         "not_tested": sentence(NOT_TESTED),
     }
 
 
-PROBE = ExposureCheck()
+PROBE = OpenEndpointsProbe()

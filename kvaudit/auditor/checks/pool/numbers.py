@@ -1,4 +1,4 @@
-"""The numbers of the pool check: what one node holds, accepts and refuses, all in tokens."""
+"""Computes what each node holds, accepts and refuses, and the danger zone between a pair; all in tokens."""
 
 from __future__ import annotations
 
@@ -125,27 +125,27 @@ def danger_zone(
     Without a decode node the upper end is C; ``decode_unread`` says that one was given and did not answer. None when
     it is empty or there is no prefill side."""
     prefill = [
-        each
-        for each in nodes
-        if each.role == "prefill" or (not each.role and not describe(each.facts.engine).by_pointers)
+        node
+        for node in nodes
+        if node.role == "prefill" or (not node.role and not describe(node.facts.engine).by_pointers)
     ]
-    decode = [each for each in nodes if each.role == "decode"]
-    starts = [each.limit.value or each.pool.value for each in prefill]
-    contexts = [each.context.value for each in prefill if each.context.value is not None]
+    decode = [node for node in nodes if node.role == "decode"]
+    starts = [node.limit.value or node.pool.value for node in prefill]
+    contexts = [node.context.value for node in prefill if node.context.value is not None]
     known_starts = [start for start in starts if start is not None]
     if not known_starts or not contexts:
         return None, ""
     low, ceiling = min(known_starts), max(contexts)
-    margin = max(describe(each.facts.engine).input_margin or 0 for each in prefill)
+    margin = max(describe(node.facts.engine).input_margin or 0 for node in prefill)
     note = ""
     if not decode:
         note, high = "decode could not be read" if decode_unread else "decode was not given", ceiling
         if low >= ceiling - margin:  # no decode node can take more than context - margin
             return None, note
-    elif any(each.limit.value is None for each in decode):
+    elif any(node.limit.value is None for node in decode):
         note, high = "decode's own limit is not exposed", ceiling
     else:
-        high = min(max(each.limit.value or 0 for each in decode), ceiling)
+        high = min(max(node.limit.value or 0 for node in decode), ceiling)
     return ((low, high), note) if low < high else (None, note)
 
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.pool` for what it is."""
+"""Judges the pool and context that were read of each node; sends nothing of its own. What the check is for:
+`kvaudit.auditor.checks.pool`."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ DOES_NOT_PROVE = (
 )
 
 
-class Pool:
+class PoolProbe:
     """Asks every given node for its KV pool (per rank), its context and its own input limit."""
 
     id = CHECK.id
@@ -55,8 +56,8 @@ class Pool:
         found = Findings()
         found.errors += unread(audit)
         judge_coverage(audit, nodes, found)
-        for each in nodes:
-            judge_node(each, audit, found)
+        for node in nodes:
+            judge_node(node, audit, found)
         silent = [node for node in audit.nodes if node.facts is None]
         zone, zone_note = danger_zone(nodes, decode_unread=any(node.role == "decode" for node in silent))
         too_small = bool(found.fails)
@@ -109,57 +110,57 @@ def judge_coverage(audit: Audit, nodes: Sequence[NodePool], found: Findings) -> 
         found.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
     for role in missing_roles(audit):
         found.unknowns.append(f"no {role} node of {audit.deployment} was read")
-    for each in nodes:
-        if each.node.role and each.node.role != each.role:
+    for node in nodes:
+        if node.node.role and node.node.role != node.role:
             found.warnings.append(
-                f"{each.node.name} was given as {each.node.role} but says it is {each.role}"
+                f"{node.node.name} was given as {node.node.role} but says it is {node.role}"
             )
 
 
-def judge_node(each: NodePool, audit: Audit, found: Findings) -> None:
+def judge_node(pool: NodePool, audit: Audit, found: Findings) -> None:
     """One node: pool >= headroom x C, with every number known."""
-    name, headroom = each.node.name, audit.rules.headroom
-    if each.pool.value is None:
-        found.unknowns.append(f"{name} does not expose its KV pool ({each.pool.source})")
-    if each.context.value is None:
+    name, headroom = pool.node.name, audit.rules.headroom
+    if pool.pool.value is None:
+        found.unknowns.append(f"{name} does not expose its KV pool ({pool.pool.source})")
+    if pool.context.value is None:
         found.unknowns.append(
-            f"{name} does not expose its context length ({each.context.source}); declare it with --context"
+            f"{name} does not expose its context length ({pool.context.source}); declare it with --context"
         )
-    if each.pool.value is None or each.context.value is None:
+    if pool.pool.value is None or pool.context.value is None:
         return
-    required = required_tokens(headroom, each.context.value)
-    if each.pool.value < required:
+    required = required_tokens(headroom, pool.context.value)
+    if pool.pool.value < required:
         found.fails.append(
-            f"the KV pool of {name} holds {thousands(each.pool.value)} tokens, below the "
-            f"{thousands(required)} required for requests of {thousands(each.context.value)} "
+            f"the KV pool of {name} holds {thousands(pool.pool.value)} tokens, below the "
+            f"{thousands(required)} required for requests of {thousands(pool.context.value)} "
             f"(headroom {headroom:g})"
         )
         return
-    _judge_edge(each, audit, found)
-    _judge_low_confidence(each, found)
+    _judge_edge(pool, audit, found)
+    _judge_low_confidence(pool, found)
     buffer = audit.rules.disagg_buffer
-    if buffer is not None and each.role != "unified" and buffer < each.context.value:
+    if buffer is not None and pool.role != "unified" and buffer < pool.context.value:
         found.fails.append(
             f"the declared transfer buffer holds {thousands(buffer)} tokens, below the "
-            f"{thousands(each.context.value)} that {name} accepts"
+            f"{thousands(pool.context.value)} that {name} accepts"
         )
-    if each.context.state.value == "declared" and not each.facts.context.known:
+    if pool.context.state.value == "declared" and not pool.facts.context.known:
         found.warnings.append(f"the context of {name} is declared, not read from the process")
-    reachable = each.reachable(None)
-    if reachable is not None and reachable < each.context.value:
+    reachable = pool.reachable(None)
+    if reachable is not None and reachable < pool.context.value:
         found.warnings.append(
-            f"{name} itself refuses prompts from {thousands(each.limit.value or reachable)} tokens on, "
-            f"although {thousands(each.context.value)} are announced"
+            f"{name} itself refuses prompts from {thousands(pool.limit.value or reachable)} tokens on, "
+            f"although {thousands(pool.context.value)} are announced"
         )
 
 
-def _judge_edge(each: NodePool, audit: Audit, found: Findings) -> None:
+def _judge_edge(pool: NodePool, audit: Audit, found: Findings) -> None:
     """A declared edge limit carries a pass only once it has been seen refusing; it is not needed
     where the pool holds the whole context anyway."""
-    if each.context.source != EDGE:
+    if pool.context.source != EDGE:
         return
-    whole = effective_context(each.facts, audit.rules.context)
-    if whole.value is not None and (each.pool.value or 0) >= required_tokens(
+    whole = effective_context(pool.facts, audit.rules.context)
+    if whole.value is not None and (pool.pool.value or 0) >= required_tokens(
         audit.rules.headroom, whole.value
     ):
         return
@@ -169,20 +170,20 @@ def _judge_edge(each: NodePool, audit: Audit, found: Findings) -> None:
         found.unknowns.append("the edge limit has not been seen refusing: run the rejection check")
 
 
-def _judge_low_confidence(each: NodePool, found: Findings) -> None:
+def _judge_low_confidence(pool: NodePool, found: Findings) -> None:
     """An upper bound that happens to suffice proves nothing (vLLM's hybrid models overstate 4 x); an
     adapter that only doubts its number says so in a note."""
-    if "low confidence" in each.pool.source.lower():
-        found.unknowns.append(f"the pool of {each.node.name} is only an upper bound ({each.pool.source})")
+    if "low confidence" in pool.pool.source.lower():
+        found.unknowns.append(f"the pool of {pool.node.name} is only an upper bound ({pool.pool.source})")
     found.warnings += [
-        f"{each.node.name}: {note}" for note in each.facts.notes if "low confidence" in note.lower()
+        f"{pool.node.name}: {note}" for note in pool.facts.notes if "low confidence" in note.lower()
     ]
 
 
 def judge_pairing(nodes: Sequence[NodePool], found: Findings) -> None:
     """Prefill and decode must agree on the layout that they exchange, and on truncation."""
-    prefill = [each for each in nodes if each.role == "prefill"]
-    decode = [each for each in nodes if each.role == "decode"]
+    prefill = [node for node in nodes if node.role == "prefill"]
+    decode = [node for node in nodes if node.role == "decode"]
     _judge_truncation(prefill, decode, found)
     if not prefill or not decode:
         return
@@ -197,7 +198,7 @@ def judge_pairing(nodes: Sequence[NodePool], found: Findings) -> None:
             found.fails.append(
                 f"prefill and decode disagree on {title}: {_shown(first)} against {_shown(second)}"
             )
-    models = {each.facts.model.value for each in (*prefill, *decode) if each.facts.model.known}
+    models = {node.facts.model.value for node in (*prefill, *decode) if node.facts.model.known}
     if len(models) > 1:
         found.warnings.append(f"the nodes name different models: {_shown(models)}")
 
@@ -206,12 +207,12 @@ def _judge_truncation(prefill: Sequence[NodePool], decode: Sequence[NodePool], f
     """allow_auto_truncate cuts the prompt on one side only when the limits differ; no release read
     through 0.5.23 compares the lengths."""
     truncating = [
-        each for each in (*prefill, *decode) if each.facts.setting("allow_auto_truncate").value is True
+        node for node in (*prefill, *decode) if node.facts.setting("allow_auto_truncate").value is True
     ]
     if not truncating:
         return
-    names = listed(each.node.name for each in truncating)
-    limits = {each.limit.value for each in (*prefill, *decode)}
+    names = listed(node.node.name for node in truncating)
+    limits = {node.limit.value for node in (*prefill, *decode)}
     if prefill and decode and None not in limits:
         if len(limits) > 1:
             found.fails.append(
@@ -240,9 +241,9 @@ def grade(nodes: Sequence[NodePool], zone: tuple[int, int] | None) -> str:
         return "high"
     from kvaudit.auditor.advisories.match import affects
 
-    members = [each for each in nodes if each.role in (*DISAGGREGATED, "")]
-    answers = [affects(INCIDENT, each.facts.engine, each.facts.version.value) for each in members]
+    members = [node for node in nodes if node.role in (*DISAGGREGATED, "")]
+    answers = [affects(INCIDENT, member.facts.engine, member.facts.version.value) for member in members]
     return "high" if all(answer is False for answer in answers) else "critical"
 
 
-PROBE = Pool()
+PROBE = PoolProbe()

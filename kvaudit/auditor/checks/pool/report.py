@@ -1,4 +1,4 @@
-"""What the pool check says: measures as plain JSON, one sentence, and what to do now."""
+"""Words the pool check's result: measures as plain JSON, one sentence, and what to do now."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def measures(
     nodes: Sequence[NodePool], audit: Audit, zone: tuple[int, int] | None, found: Findings
 ) -> dict[str, Any]:
     """Plain JSON; every length in tokens, null where it is not known."""
-    pools = [each.pool.value for each in nodes if each.pool.value is not None]
-    contexts = [each.context.value for each in nodes if each.context.value is not None]
-    reachable = [each.reachable(audit.rules.disagg_buffer) for each in nodes]
-    known_reachable = [each for each in reachable if each is not None]
-    fits = [each.full_requests for each in nodes if each.full_requests is not None]
+    pools = [node.pool.value for node in nodes if node.pool.value is not None]
+    contexts = [node.context.value for node in nodes if node.context.value is not None]
+    reachable = [node.reachable(audit.rules.disagg_buffer) for node in nodes]
+    known_reachable = [tokens for tokens in reachable if tokens is not None]
+    fits = [node.full_requests for node in nodes if node.full_requests is not None]
     context = max(contexts, default=None)
     required = required_tokens(audit.rules.headroom, context) if context is not None else None
     pool = min(pools, default=None)
@@ -58,25 +58,25 @@ def measures(
         "danger_zone": list(zone) if zone is not None else None,
         "full_context_requests": min(fits, default=None),
         "edge_limit": audit.rules.edge_limit,
-        "scope": scope([each.node for each in nodes]),
-        "warnings": [sentence(each) for each in found.warnings],
+        "scope": scope([node.node for node in nodes]),
+        "warnings": [sentence(warning) for warning in found.warnings],
         "nodes": [
             {
-                "name": each.node.name,
-                "role": each.role,
-                "engine": each.facts.engine,
-                "version": each.facts.version.value,
-                "pool": each.pool.as_report(),
-                "context": each.context.as_report(),
-                "input_limit": each.limit.as_report(),
+                "name": node.node.name,
+                "role": node.role,
+                "engine": node.facts.engine,
+                "version": node.facts.version.value,
+                "pool": node.pool.as_report(),
+                "context": node.context.as_report(),
+                "input_limit": node.limit.as_report(),
                 "reachable_tokens": reached,
-                "full_context_requests": each.full_requests,
+                "full_context_requests": node.full_requests,
                 "ranks": [
-                    {"rank": rank.rank, "usable": rank.usable.as_report()} for rank in each.facts.ranks
+                    {"rank": rank.rank, "usable": rank.usable.as_report()} for rank in node.facts.ranks
                 ],
-                "notes": list(each.facts.notes),
+                "notes": list(node.facts.notes),
             }
-            for each, reached in zip(nodes, reachable, strict=True)
+            for node, reached in zip(nodes, reachable, strict=True)
         ],
     }
 
@@ -91,7 +91,7 @@ def summarise(
     severity: str,
 ) -> str:
     """One sentence for a person on call, with the scope in it."""
-    where = scope([each.node for each in nodes])
+    where = scope([node.node for node in nodes])
     if verdict is not Verdict.PASS:
         first, *others = found.headline()
         text = f"Of {where}: {first}" if nodes else first
@@ -100,12 +100,12 @@ def summarise(
             path = "reach the rejection path that leaks" if leaks else "are refused by prefill alone"
             text += f"; prompts of {zone_in_words(zone)} tokens {path}"
             text += f" ({zone_note})" if zone_note else ""
-        elif found.fails and zone_note and any(each.role == "prefill" for each in nodes):
+        elif found.fails and zone_note and any(node.role == "prefill" for node in nodes):
             text += f" ({zone_note})"
         if others:
             text += f"; and {len(others)} more: {'; '.join(others)}"
         return sentence(text)
-    tightest = min(nodes, key=lambda each: (each.pool.value or 0) / (each.context.value or 1))
+    tightest = min(nodes, key=lambda node: (node.pool.value or 0) / (node.context.value or 1))
     times = times_context(tightest.pool.value or 0, tightest.context.value or 1)
     return sentence(
         f"On {where} the smallest KV pool holds {thousands(tightest.pool.value or 0)} tokens, "
@@ -119,9 +119,9 @@ def advise(
 ) -> str:
     """What to do now."""
     if too_small:
-        short = [each for each in nodes if each.pool.value is not None and each.context.value is not None]
-        needed = max(required_tokens(audit.rules.headroom, each.context.value or 0) for each in short)
-        edge = min(math.floor((each.pool.value or 0) / audit.rules.headroom) for each in short)
+        short = [node for node in nodes if node.pool.value is not None and node.context.value is not None]
+        needed = max(required_tokens(audit.rules.headroom, node.context.value or 0) for node in short)
+        edge = min(math.floor((node.pool.value or 0) / audit.rules.headroom) for node in short)
         return (
             f"Keep it out of traffic. Either enlarge the pool to {thousands(needed)} tokens (memory share, "
             f"quantisation, parallelism), or refuse prompts above {thousands(edge)} tokens at the edge "

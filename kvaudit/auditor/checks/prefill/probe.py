@@ -1,9 +1,10 @@
-"""How the check asks: see `kvaudit.auditor.checks.prefill` for what it is."""
+"""Measures the time to the first token of unique prompts of many lengths. What the check is for:
+`kvaudit.auditor.checks.prefill`."""
 
 from __future__ import annotations
 
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prefill import CHECK
 from kvaudit.auditor.checks.prefill.verdict import PrefillSeen, judge_prefill
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
@@ -40,7 +41,7 @@ def judged_lengths(limits: Limits, consent: bool) -> tuple[tuple[str, int], ...]
     return tuple(chosen)
 
 
-class Prefill:
+class PrefillProbe:
     """Measures time to first token of one tenant's streamed unique prompts."""
 
     id = CHECK.id
@@ -100,7 +101,7 @@ class Prefill:
         room = prober.room(tokens, ANSWER_TOKENS)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
         found = trial(name, reply, tenant=tenant, nonce=nonce, room=room)
-        seen.evidence.extend(told(reply, found))
+        seen.evidence.extend(labelled_evidence(reply, found))
         if problem := await harmed(prober, reply):
             seen.unhealthy = problem
             raise Stop(f"Stopped at {tokens:,} tokens: {problem}", harm=True)
@@ -112,4 +113,4 @@ class Prefill:
         return judge_prefill(seen)
 
 
-PROBE = Prefill()
+PROBE = PrefillProbe()

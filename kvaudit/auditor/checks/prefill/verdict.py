@@ -1,4 +1,4 @@
-"""From first-token times to a verdict. Pure."""
+"""Judges first-token times: is any too short for the prompt that it belongs to? Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kvaudit.auditor.checks.trials import (
     needed,
     no_longer_healthy,
     nothing_learnt,
-    saying,
+    result_builder,
     unfinished,
     void_share,
     voids,
@@ -67,7 +67,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
         "p5_note": "a p5 needs 59 requests per length bucket; it comes from production traffic",
     }
 
-    result = saying("prefill", measures, DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("prefill", measures, DOES_NOT_PROVE, seen.evidence)
 
     if (error := nothing_learnt(result, everything)) is not None:
         return error

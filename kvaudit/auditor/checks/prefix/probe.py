@@ -1,9 +1,10 @@
-"""How the check asks: see `kvaudit.auditor.checks.prefix` for what it is."""
+"""Stores prefixes as one tenant, asks for them as both, and counts and times the hits. What the check is for:
+`kvaudit.auditor.checks.prefix`."""
 
 from __future__ import annotations
 
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prefix import CHECK
 from kvaudit.auditor.checks.prefix.verdict import ALPHA, Cached, PrefixSeen, judge_prefix
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Reply, Stop
@@ -26,7 +27,7 @@ PARTS = 4
 LOTS = "Pick one word at random:"
 
 
-class Prefix:
+class PrefixProbe:
     """Sends one tenant's prefix as another tenant and compares cached tokens, times and answers."""
 
     id = CHECK.id
@@ -46,19 +47,19 @@ class Prefix:
         if len(prober.tenants) < 2:
             seen.unaskable = "a second tenant's key"
             return seen
-        arms = _Arms(prober, seen)
+        sender = PrefixSender(prober, seen)
         try:
-            await arms.counts()
+            await sender.counts()
             seen.parts += 1
             if not _crossed(seen):  # what counts have shown needs no overflowing pool
-                await arms.tiers()
+                await sender.tiers()
             seen.parts += 1
-            await arms.responses()
+            await sender.responses()
             seen.parts += 1
             if not _crossed(seen):
-                await arms.times(LOOKS[0])
+                await sender.times(LOOKS[0])
                 if _undecided(seen):
-                    await arms.times(LOOKS[1] - LOOKS[0])
+                    await sender.times(LOOKS[1] - LOOKS[0])
         except Stop as stop:
             seen.stopped = stop.reason
         return seen
@@ -83,7 +84,7 @@ def _undecided(seen: PrefixSeen) -> bool:
     return faster(seen.own_hits, seen.misses).p >= ALPHA or faster(seen.hits, seen.misses).p < 1e-2
 
 
-class _Arms:
+class PrefixSender:
     def __init__(self, prober: Prober, seen: PrefixSeen) -> None:
         self._prober, self._seen = prober, seen
         self._a, self._b = prober.tenants[0], prober.tenants[1]
@@ -223,7 +224,7 @@ class _Arms:
         found = trial(arm, reply, tenant=tenant, nonce=None, room=max_tokens, repeat=repeat)
         self._seen.trials.append(found)
         if not arm.startswith(("timed", "filler", "store")):
-            self._seen.evidence.extend(told(reply, found))
+            self._seen.evidence.extend(labelled_evidence(reply, found))
         if problem := await harmed(self._prober, reply):
             self._seen.unhealthy = problem
             raise Stop(f"Stopped: {problem}", harm=True)
@@ -234,4 +235,4 @@ class _Arms:
             self._seen.counts.append(Cached(arm, repeat, reply.cached_tokens, reply.tokens_sent))
 
 
-PROBE = Prefix()
+PROBE = PrefixProbe()

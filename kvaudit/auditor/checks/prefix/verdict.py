@@ -1,4 +1,4 @@
-"""From the arms of the prefix check to a verdict. Pure."""
+"""Judges counts and times of the prefix check's arms. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from kvaudit.auditor.checks.trials import (
     needed,
     no_longer_healthy,
     nothing_learnt,
-    saying,
+    result_builder,
     unfinished,
     void_share,
     voids,
 )
+from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ALPHA = 5e-7  # per look, two looks
@@ -70,7 +71,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     """The verdict of checks.md 8."""
     measures = _measures(seen)
 
-    result = saying("prefix", measures, DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("prefix", measures, DOES_NOT_PROVE, seen.evidence)
 
     if (error := nothing_learnt(result, seen.trials)) is not None:
         return error
@@ -143,7 +144,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
         return result(
             Verdict.INCONCLUSIVE,
             f"The cache cannot be seen: {why}, and no time shows it. Silence across tenants means nothing then.",
-            "Report cached tokens (--enable-cache-report, --enable-prompt-tokens-details), or attest that it is off.",
+            f"Report cached tokens ({', '.join(CACHED_TOKENS_FLAGS.values())}), or attest that it is off.",
         )
     if _over(seen, "cross") or _over(seen, "tier cross"):
         return result(

@@ -1,4 +1,4 @@
-"""The lengths of the boundary ladder, and the search for a boundary that no reading gives."""
+"""Chooses the lengths of the ladder around the limit, and searches for a limit that no reading gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Which lengths a rejection run asked, and which of them failed."""
+"""Reads out of a stored rejection result which lengths were asked and which failed, so that an incident can be
+replayed at those."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.rejection` for what it is."""
+"""Sends prompts of exact lengths around the limit and notes how each is answered. What the check is for:
+`kvaudit.auditor.checks.rejection`."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import math
 from collections.abc import Sequence
 
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import told
+from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.rejection import CHECK
 from kvaudit.auditor.checks.rejection.ladder import CLOSE, LONGEST_SEARCHED, Rung, bisect, rungs
@@ -30,7 +31,7 @@ IN_DOUBT = 10
 """A rung that was wrong once of three is asked this often."""
 
 
-class Rejection:
+class RejectionProbe:
     """Asks one tenant's prompts at N-64 to C+1 and reads the body of every answer."""
 
     id = CHECK.id
@@ -66,18 +67,18 @@ class Rejection:
         if withheld(limits, prober.consent):
             seen.withheld = True
             return seen
-        climb = _Climb(prober, seen)
+        sender = RejectionSender(prober, seen)
         try:
-            seen.pool_before = await climb.settled()
+            seen.pool_before = await sender.settled()
             if seen.first_rejected is None:
-                await climb.locate()
+                await sender.locate()
             if seen.first_rejected is not None:
                 steps = rungs(
                     seen.first_rejected, seen.context, limits.page, audit.rules.edge_limit, audit.replayed
                 )
                 seen.planned = sum(rung.repeats for rung in steps)
-                await climb.all(steps)
-            seen.pool_after = await climb.settled()
+                await sender.all(steps)
+            seen.pool_after = await sender.settled()
         except Stop as stop:
             seen.stopped = stop.reason
         return seen
@@ -88,7 +89,7 @@ class Rejection:
         return judge_ladder(seen)
 
 
-class _Climb:
+class RejectionSender:
     """Sends the rungs and notes what came back."""
 
     def __init__(self, prober: Prober, seen: LadderSeen) -> None:
@@ -143,7 +144,7 @@ class _Climb:
         reply = await prober.ask(tenant, prompt, max_tokens=room, stream=repeat % 2 == 0)
         found = trial(name, reply, tenant=tenant, nonce=nonce, room=room, repeat=repeat)
         self._seen.trials.append(found)
-        self._seen.evidence.extend(told(reply, found))
+        self._seen.evidence.extend(labelled_evidence(reply, found))
         return found
 
     async def settled(self) -> dict[str, float]:
@@ -182,4 +183,4 @@ class _Climb:
         self._seen.located = self._seen.first_rejected is not None
 
 
-PROBE = Rejection()
+PROBE = RejectionProbe()

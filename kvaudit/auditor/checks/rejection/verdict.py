@@ -1,4 +1,5 @@
-"""From the rungs of a ladder to a verdict. Pure. `RULES` says what decides before what (checks.md 3)."""
+"""Judges how each length around the limit was answered. Pure: no clock, no network. `RULES` says what decides
+before what (checks.md 3)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
     key_refused,
     needed,
-    saying,
+    result_builder,
     unfinished,
     void_share,
 )
@@ -36,7 +37,7 @@ FIRST_AID = (
 def judge_ladder(seen: LadderSeen) -> Result:
     """The verdict of checks.md 3 over everything that was asked."""
     ladder = Ladder(seen)
-    result = saying("rejection", _measures(ladder), DOES_NOT_PROVE, seen.evidence)
+    result = result_builder("rejection", _measures(ladder), DOES_NOT_PROVE, seen.evidence)
     return first_that_holds(RULES, ladder, result)
 
 

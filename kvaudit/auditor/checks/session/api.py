@@ -33,7 +33,7 @@ MARKER = re.compile(r"kv[a-z2-7]{16}")
 """80 bits: data comes back verbatim here, so an exact match of a random token is right."""
 
 
-class Unusable(ValueError):
+class UnusablePlan(ValueError):
     """A template, or a value for one, that cannot be used; the text is a sentence."""
 
 
@@ -101,7 +101,7 @@ class Answer:
 
 
 Fill = Callable[[str], str]
-"""The value for a name in a template; `Unusable` when there is none."""
+"""The value for a name in a template; `UnusablePlan` when there is none."""
 
 
 class SessionWire(Protocol):
@@ -126,7 +126,7 @@ class SessionWire(Protocol):
     ) -> Answer:
         """Send one declared step as an account. ``shared``: over one connection for both accounts.
         ``cut``: leave after so many seconds, 0 = as soon as the answer's head is there. Raises
-        `prober_protocol.Stop` when nothing more may be sent, `Unusable` for a captured value that
+        `prober_protocol.Stop` when nothing more may be sent, `UnusablePlan` for a captured value that
         no path may hold."""
         ...
 
@@ -158,12 +158,12 @@ def path_problem(path: str) -> str:
 
 
 def render_path(template: str, fill: Fill) -> str:
-    """The path with every value percent-encoded whole; `Unusable` for one that would change the path."""
+    """The path with every value percent-encoded whole; `UnusablePlan` for one that would change the path."""
 
     def one(hole: re.Match[str]) -> str:
         value = fill(hole[1])
         if not value or value in (".", "..") or len(value) > LONGEST_VALUE:
-            raise Unusable(
+            raise UnusablePlan(
                 f"The server gave a value for {{{{{hole[1]}}}}} that cannot stand in a path (empty, . or .., or longer "
                 f"than {LONGEST_VALUE} characters); nothing was sent."
             )
@@ -192,9 +192,9 @@ def _filled(value: Any, fill: Fill) -> Any:
             return int(fill("size"))
         return _HOLE.sub(lambda hole: fill(hole[1]), value)
     if isinstance(value, list):
-        return [_filled(each, fill) for each in value]
+        return [_filled(item, fill) for item in value]
     if isinstance(value, dict):
-        return {key: _filled(each, fill) for key, each in value.items()}
+        return {key: _filled(item, fill) for key, item in value.items()}
     return value
 
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kvaudit.auditor.checks.session.api import MARKER, Answer, SessionWire, Step, Unusable, draw_token
-from kvaudit.auditor.checks.session.seen import Find, SessionSeen, allowance
+from kvaudit.auditor.checks.session.api import MARKER, Answer, SessionWire, Step, UnusablePlan, draw_token
+from kvaudit.auditor.checks.session.seen import ForeignData, SessionSeen, allowance
 from kvaudit.auditor.engines.answers import Answer as Read
 from kvaudit.auditor.engines.generic.adapter import with_pointers
 from kvaudit.auditor.readings import EngineFacts
@@ -31,7 +31,7 @@ A, B = 0, 1
 
 
 @dataclass(slots=True)
-class Held:
+class HeldSession:
     """A session that an account has or had: captured values, and the markers written into it."""
 
     account: int
@@ -40,12 +40,12 @@ class Held:
     release: str = ""
 
 
-class Campaign:
+class SessionSender:
     """The rounds of one run; ``seen`` grows as answers come. A find ends it."""
 
     def __init__(self, wire: SessionWire, seen: SessionSeen) -> None:
         self.wire, self.seen = wire, seen
-        self._owners: dict[str, Held] = {}
+        self._owners: dict[str, HeldSession] = {}
         self._kinds: dict[str, str] = {}
         self._slots: set[str] = set()  # slots that A has released
         self._admitted: set[int] = set()  # accounts whose key was taken at least once
@@ -55,7 +55,7 @@ class Campaign:
     # -- one request -----------------------------------------------------------------------------
 
     async def send(
-        self, account: int, step: Step, held: Held | None, *, size: int = 1, cut: float | None = None
+        self, account: int, step: Step, held: HeldSession | None, *, size: int = 1, cut: float | None = None
     ) -> Answer:
         """Send a step for a session; markers that it writes belong to ``held``."""
 
@@ -69,7 +69,7 @@ class Campaign:
             if name == "size":
                 return str(size)
             if held is None or name not in held.values:
-                raise Unusable(
+                raise UnusablePlan(
                     f"{step.method} {step.path} needs {{{{{name}}}}}, and no earlier answer held it: check the pointer "
                     "that captures it."
                 )
@@ -87,16 +87,18 @@ class Campaign:
             held.values.update(answer.captured)
         return answer
 
-    async def all_of(self, name: str, account: int, held: Held | None, *, size: int = 1) -> list[Answer]:
+    async def all_of(
+        self, name: str, account: int, held: HeldSession | None, *, size: int = 1
+    ) -> list[Answer]:
         return [await self.send(account, step, held, size=size) for step in self.wire.plan.of(name)]
 
-    async def claim(self, account: int, size: int = 1) -> tuple[Held, bool, list[Answer]]:
+    async def claim(self, account: int, size: int = 1) -> tuple[HeldSession, bool, list[Answer]]:
         """(session, whether it was granted, answers)."""
-        held = Held(account, {})
+        held = HeldSession(account, {})
         answers = await self.all_of("claim", account, held, size=size)
         return held, bool(answers) and all(answer.taken for answer in answers), answers
 
-    def look(self, answers: Iterable[Answer], reader: Held, kind: str = "released data") -> None:
+    def look(self, answers: Iterable[Answer], reader: HeldSession, kind: str = "released data") -> None:
         """Note every marker in these answers that was not written by this very session."""
         for answer in answers:
             for token in dict.fromkeys(MARKER.findall(answer.text.lower())):
@@ -106,7 +108,7 @@ class Campaign:
                 if owner.account == reader.account and (not owner.release or reader.release):
                     continue  # a list of one's own live sessions, or one's own old data: no leak
                 self.seen.finds.append(
-                    Find(
+                    ForeignData(
                         self._kinds.get(token, kind),
                         self.wire.accounts[reader.account],
                         self.wire.accounts[owner.account],
@@ -119,9 +121,9 @@ class Campaign:
 
     # -- the steps of a round ----------------------------------------------------------------------
 
-    async def seed(self, count: int) -> list[Held]:
+    async def seed(self, count: int) -> list[HeldSession]:
         """A takes ``count`` sessions and writes a marker into every field; the first is read back."""
-        seeded: list[Held] = []
+        seeded: list[HeldSession] = []
         for number in range(count):
             held, granted, _ = await self.claim(A)
             if not granted:
@@ -147,7 +149,7 @@ class Campaign:
     def _waits(self, way: str) -> bool:
         return way not in ("drop", "timeout") or self.wire.plan.wait > 0
 
-    async def release(self, seeded: list[Held]) -> list[Held]:
+    async def release(self, seeded: list[HeldSession]) -> list[HeldSession]:
         """End every session in one of the ways; those that ended."""
         ways, gone, idle = self.ways(), [], False
         for number, held in enumerate(seeded):
@@ -171,11 +173,11 @@ class Campaign:
             await self.wire.sleep(float(self.wire.plan.wait))
         return gone
 
-    async def claims(self, count: int, capacity: int | None, seeds: int) -> list[Held]:
+    async def claims(self, count: int, capacity: int | None, seeds: int) -> list[HeldSession]:
         """B takes sessions, the last of the largest size, and reads each before writing anything."""
         seen, largest = self.seen, self.seen.largest
         await self._oversize()
-        got: list[Held] = []
+        got: list[HeldSession] = []
         for number in range(count):
             size = largest if largest is not None and number == count - 1 else 1
             held, granted, _ = await self.claim(B, size)
@@ -209,7 +211,7 @@ class Campaign:
             self.seen.oversize_taken += 1
             await self.all_of("end", B, held)
 
-    async def stale(self, gone: list[Held], holders: list[Held]) -> None:
+    async def stale(self, gone: list[HeldSession], holders: list[HeldSession]) -> None:
         """A comes back with handles of ended sessions: reads, writes, and B looks again."""
         seen = self.seen
         for held in gone[:4]:
@@ -274,7 +276,7 @@ class Campaign:
             account = number % 2
             nonce = draw_token(self.wire.draw, "kn")
             asked[nonce] = account
-            held = Held(account, {"nonce": nonce})
+            held = HeldSession(account, {"nonce": nonce})
             # By turns before the answer's head and right after it.
             cut = (0.002 if number % 2 else 0.0) if number % CUT_EVERY == 0 else None
             answer = await self.send(account, echo[0], held, cut=cut)
@@ -291,7 +293,7 @@ class Campaign:
                 if other != nonce and other in text:
                     names = self.wire.accounts
                     seen.finds.append(
-                        Find(
+                        ForeignData(
                             "shifted reply",
                             names[account],
                             names[owner],
@@ -327,6 +329,6 @@ class Campaign:
             await self.wire.sleep(min(1.0, self.wire.patience / 4))
 
 
-def _same_slot(one: Held, other: Held) -> bool:
+def _same_slot(one: HeldSession, other: HeldSession) -> bool:
     """Whether both had the same slot; where the service does not tell, any slot may be it."""
     return one.values.get("slot") == other.values.get("slot")

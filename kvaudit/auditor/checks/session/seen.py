@@ -12,7 +12,7 @@ CLAIMS = 59
 
 
 @dataclass(frozen=True, slots=True)
-class Find:
+class ForeignData:
     """Something that belongs to somebody else. Only our own markers are looked for: safe to show."""
 
     kind: str  # released data, stale handle, late write, shifted reply
@@ -30,7 +30,7 @@ class SessionSeen:
 
     accounts: tuple[str, ...] = ()
     planned: int = CLAIMS
-    finds: list[Find] = field(default_factory=list)
+    finds: list[ForeignData] = field(default_factory=list)
     claims: int = 0  # of sizes that are allowed, answered
     reused: int = 0  # of those, claims that got a slot which A had released
     reuse_by: str = ""

@@ -1,4 +1,4 @@
-"""From the rounds against a session API to a verdict. Pure."""
+"""Judges the rounds against a session API. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from kvaudit.auditor.checks.session.api import SessionPlan
-from kvaudit.auditor.checks.session.seen import Find, SessionSeen, allowance
-from kvaudit.auditor.checks.trials import VOID_SHARE, kept, needed, unfinished
+from kvaudit.auditor.checks.session.seen import ForeignData, SessionSeen, allowance
+from kvaudit.auditor.checks.trials import VOID_SHARE, distinct_evidence, needed, unfinished
 from kvaudit.auditor.stats.bounds import upper_bound
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -72,7 +72,7 @@ def judge_session(seen: SessionSeen) -> Result:
             DOES_NOT_PROVE + absent,
             warn=warn,
             severity=severity,
-            evidence=kept(seen.evidence),
+            evidence=distinct_evidence(seen.evidence),
         )
 
     if seen.finds:
@@ -120,7 +120,7 @@ def judge_session(seen: SessionSeen) -> Result:
     )
 
 
-def _find_sentence(first: Find, seen: SessionSeen) -> str:
+def _find_sentence(first: ForeignData, seen: SessionSeen) -> str:
     how = " over a connection that both used" if first.shared else ""
     if first.kind == "shifted reply":
         return (

@@ -111,7 +111,7 @@ def _context(everyone: Sequence[EngineFacts], audit: Audit) -> int | None:
     """The largest context among the nodes and the declared one; None while one is not known."""
     contexts = [facts.context.value for facts in everyone]
     if audit.rules.context is not None:
-        contexts = [*(each for each in contexts if each is not None), audit.rules.context]
+        contexts = [*(context for context in contexts if context is not None), audit.rules.context]
     return None if None in contexts or not contexts else max(filter(None, contexts))
 
 

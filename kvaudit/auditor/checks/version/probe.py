@@ -1,4 +1,5 @@
-"""How the check asks: see `kvaudit.auditor.checks.version` for what it is."""
+"""Judges the versions that were read of each node by pins and advisories; sends nothing of its own. What the
+check is for: `kvaudit.auditor.checks.version`."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from kvaudit.auditor.checks.version.verdict import judge_version
 from kvaudit.auditor.verdict import Result
 
 
-class Version:
+class VersionProbe:
     """Compares the version of every node with the pins and with the shipped advisories."""
 
     id = CHECK.id
@@ -20,4 +21,4 @@ class Version:
         return judge_version(audit)
 
 
-PROBE = Version()
+PROBE = VersionProbe()

@@ -15,7 +15,7 @@ from kvaudit.auditor.readings import EngineFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BuildAssessment:
     """One build among the nodes, and how pins and advisories stand to it."""
 
     engine: str
@@ -26,7 +26,7 @@ class Standing:
     matches: tuple[Match, ...]
 
 
-def stand(audit: Audit) -> list[Standing]:
+def assess_builds(audit: Audit) -> list[BuildAssessment]:
     """Every distinct build of every engine; advisories are matched per node and merged, the surest
     outcome first."""
     grouped: dict[tuple[str, str], list[NodeSeen]] = {}
@@ -35,21 +35,23 @@ def stand(audit: Audit) -> list[Standing]:
         key = (node.facts.engine, node.facts.version.value or f"unknown: {node.facts.version.source}")
         grouped.setdefault(key, []).append(node)
     together = among_all(audit)
-    return [_standing(nodes, audit, together) for nodes in grouped.values()]
+    return [_assess_build(nodes, audit, together) for nodes in grouped.values()]
 
 
-def _standing(nodes: Sequence[NodeSeen], audit: Audit, together: Mapping[str, Answer]) -> Standing:
+def _assess_build(nodes: Sequence[NodeSeen], audit: Audit, together: Mapping[str, Answer]) -> BuildAssessment:
     facts = [node.facts for node in nodes if node.facts is not None]
     first = facts[0]
     build = parse_build(first.version.value)
     surest: dict[str, Match] = {}
-    for node, each in zip(nodes, facts, strict=True):
-        components = {**each.components, **audit.rules.components}
-        for match in matches(Subject(each.engine, build, components, answers_for(node, audit, together))):
+    for node, node_facts in zip(nodes, facts, strict=True):
+        components = {**node_facts.components, **audit.rules.components}
+        for match in matches(
+            Subject(node_facts.engine, build, components, answers_for(node, audit, together))
+        ):
             known = surest.get(match.advisory.id)
             if known is None or _ORDER[match.outcome] < _ORDER[known.outcome]:
                 surest[match.advisory.id] = match
-    return Standing(
+    return BuildAssessment(
         engine=first.engine,
         build=build,
         why_unknown="" if first.version.known else first.version.source,
@@ -65,11 +67,11 @@ _ORDER = {"applies": 0, "undecided": 1, "possible": 2, "not": 3}
 def _features(facts: Sequence[EngineFacts]) -> dict[str, bool]:
     """A trait seen on one node of a build is a trait of the build."""
     merged: dict[str, bool] = {}
-    for each in facts:
-        for name, seen in each.features.items():
+    for node_facts in facts:
+        for name, seen in node_facts.features.items():
             merged[name] = merged.get(name, False) or seen
     return merged
 
 
-def named(each: Standing) -> str:
-    return f"{each.engine} {each.build.text or 'of unknown version'}"
+def named(assessment: BuildAssessment) -> str:
+    return f"{assessment.engine} {assessment.build.text or 'of unknown version'}"

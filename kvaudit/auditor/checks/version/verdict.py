@@ -23,7 +23,7 @@ from kvaudit.auditor.checks.node_coverage import (
     unread,
 )
 from kvaudit.auditor.checks.version import CHECK
-from kvaudit.auditor.checks.version.standings import Standing, named, stand
+from kvaudit.auditor.checks.version.standings import BuildAssessment, assess_builds, named
 from kvaudit.auditor.engines import ENGINES
 from kvaudit.auditor.verdict import SEVERITIES, Result, Verdict, roll_up
 
@@ -39,6 +39,8 @@ DOES_NOT_PROVE = (
 
 @dataclass(slots=True)
 class Findings:
+    """Sentences about the builds, by what they do to the verdict."""
+
     fails: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     unknowns: list[str] = field(default_factory=list)
@@ -60,15 +62,15 @@ def judge_version(audit: Audit) -> Result:
             parse_pin(pin)
     except ValueError as problem:
         return Result(CHECK.id, Verdict.ERROR, str(problem), next="Correct the pin and run the check again.")
-    standings = stand(audit)
+    standings = assess_builds(audit)
     found = Findings()
     found.errors += unread(audit)
     judge_coverage(audit, found)
     judge_names(audit, found)
-    for each in standings:
-        judge_pins(each, audit, found)
-        judge_build(each, found)
-        judge_advisories(each, found)
+    for standing in standings:
+        judge_pins(standing, audit, found)
+        judge_build(standing, found)
+        judge_advisories(standing, found)
     verdict = found.verdict()
     return Result(
         check=CHECK.id,
@@ -114,41 +116,47 @@ def judge_names(audit: Audit, found: Findings) -> None:
             found.warnings.append(f"the pin {pin} is for no engine that is read, so it decides nothing")
 
 
-def judge_pins(each: Standing, audit: Audit, found: Findings) -> None:
+def judge_pins(assessment: BuildAssessment, audit: Audit, found: Findings) -> None:
     """Below its pin = fail; a build that may lie on either side = inconclusive."""
-    for pin in pins_for(each.engine, audit.rules.pins):
-        allowed = pin.allows(each.build)
+    for pin in pins_for(assessment.engine, audit.rules.pins):
+        allowed = pin.allows(assessment.build)
         if allowed is False:
-            found.fails.append(f"{named(each)} is outside the pin {pin}")
-        elif allowed is None and each.build.known:
-            found.unknowns.append(f"{named(each)} may or may not satisfy the pin {pin}: it {each.build.why}")
+            found.fails.append(f"{named(assessment)} is outside the pin {pin}")
+        elif allowed is None and assessment.build.known:
+            found.unknowns.append(
+                f"{named(assessment)} may or may not satisfy the pin {pin}: it {assessment.build.why}"
+            )
 
 
-def judge_build(each: Standing, found: Findings) -> None:
+def judge_build(assessment: BuildAssessment, found: Findings) -> None:
     """Can the version string be believed and compared at all?"""
-    said = each.traits.sentence()
+    said = assessment.traits.sentence()
     because = f"; {said}, which does not show that a fix is in it" if said else ""
-    if each.why_unknown:
+    if assessment.why_unknown:
         found.unknowns.append(
-            f"the version of {listed(each.names)} is not known ({each.why_unknown}){because}"
+            f"the version of {listed(assessment.names)} is not known ({assessment.why_unknown}){because}"
         )
-    elif each.build.kind not in ("release", "candidate"):
-        found.unknowns.append(f"{named(each)} {each.build.why}{because}")
-    if each.traits.denied:
+    elif assessment.build.kind not in ("release", "candidate"):
+        found.unknowns.append(f"{named(assessment)} {assessment.build.why}{because}")
+    if assessment.traits.denied:
         found.unknowns.append(
-            f"{named(each)} shows features of other releases: {', '.join(each.traits.denied)}"
+            f"{named(assessment)} shows features of other releases: {', '.join(assessment.traits.denied)}"
         )
-    if each.traits.absent:
-        found.warnings.append(f"{named(each)} lacks features it should have: {', '.join(each.traits.absent)}")
+    if assessment.traits.absent:
+        found.warnings.append(
+            f"{named(assessment)} lacks features it should have: {', '.join(assessment.traits.absent)}"
+        )
 
 
-def judge_advisories(each: Standing, found: Findings) -> None:
-    for match in each.matches:
+def judge_advisories(assessment: BuildAssessment, found: Findings) -> None:
+    for match in assessment.matches:
         advisory = match.advisory
         if match.outcome == "applies":
-            found.fails.append(f"{named(each)} is affected by {advisory.id}: {advisory.title}")
+            found.fails.append(f"{named(assessment)} is affected by {advisory.id}: {advisory.title}")
         elif match.outcome == "undecided":
-            found.unknowns.append(f"{named(each)} may be affected by {advisory.id}: {_open_question(match)}")
+            found.unknowns.append(
+                f"{named(assessment)} may be affected by {advisory.id}: {_open_question(match)}"
+            )
         else:
             found.warnings.append(f"possibly relevant: {advisory.id}, {advisory.title}")
 
@@ -158,41 +166,48 @@ def _open_question(match: Match) -> str:
     return "; ".join([*asked, *([match.why] if match.why else [])])
 
 
-def summarise(verdict: Verdict, found: Findings, standings: Sequence[Standing], audit: Audit) -> str:
+def summarise(verdict: Verdict, found: Findings, standings: Sequence[BuildAssessment], audit: Audit) -> str:
     """One sentence with the scope; how many more are in the measures."""
     where = scope(read_nodes(audit))
     if verdict is Verdict.PASS:
-        builds = listed(sorted(named(each) for each in standings))
-        count = len({match.advisory.id for each in standings for match in each.matches})
+        builds = listed(sorted(named(build) for build in standings))
+        count = len({match.advisory.id for build in standings for match in build.matches})
         also = f" {count} without an established range or of lesser effect are listed." if count else ""
-        pinned = any(pins_for(each.engine, audit.rules.pins) for each in standings)
+        pinned = any(pins_for(build.engine, audit.rules.pins) for build in standings)
         return (
             f"{builds} on {where} {'satisfies its pin' if pinned else 'has no pin to satisfy'}. {CLEAR}{also}"
         )
     if verdict is Verdict.FAIL:
-        condemned = filter(None, (_condemned(each, audit) for each in standings))
+        condemned = filter(None, (_condemned(build, audit) for build in standings))
         return sentence(f"On {where}, {'; '.join(condemned)}")
     first, *others = found.errors or found.unknowns
     more = f"; and {len(others)} more" if others else ""
     return sentence(f"On {where}, {first}{more}" if standings else first)
 
 
-def _condemned(each: Standing, audit: Audit) -> str:
+def _condemned(assessment: BuildAssessment, audit: Audit) -> str:
     """ "sglang 0.5.19 is outside the pin sglang >=0.5.22 and affected by KVA-001 and KVA-004"."""
-    broken = [str(pin) for pin in pins_for(each.engine, audit.rules.pins) if pin.allows(each.build) is False]
-    ids = [match.advisory.id for match in each.matches if match.outcome == "applies"]
+    broken = [
+        str(pin)
+        for pin in pins_for(assessment.engine, audit.rules.pins)
+        if pin.allows(assessment.build) is False
+    ]
+    ids = [match.advisory.id for match in assessment.matches if match.outcome == "applies"]
     parts = [f"outside the pin {listed(broken)}"] if broken else []
     parts += [f"affected by {listed(ids)}"] if ids else []
-    return f"{named(each)} is {listed(parts)}" if parts else ""
+    return f"{named(assessment)} is {listed(parts)}" if parts else ""
 
 
-def advise(verdict: Verdict, standings: Sequence[Standing]) -> str:
-    applying = [match.advisory for each in standings for match in each.matches if match.outcome == "applies"]
+def advise(verdict: Verdict, standings: Sequence[BuildAssessment]) -> str:
+    """What to do now: the upgrade that the gravest finding asks for."""
+    applying = [
+        match.advisory for build in standings for match in build.matches if match.outcome == "applies"
+    ]
     asks = sorted(
         {
             ask
-            for each in standings
-            for match in each.matches
+            for build in standings
+            for match in build.matches
             if match.outcome == "undecided"
             for ask in match.asks
         }
@@ -209,20 +224,20 @@ def advise(verdict: Verdict, standings: Sequence[Standing]) -> str:
     return "Nothing now; it is matched again whenever advisories or versions change."
 
 
-def measures(standings: Sequence[Standing], audit: Audit, found: Findings) -> dict[str, Any]:
+def measures(standings: Sequence[BuildAssessment], audit: Audit, found: Findings) -> dict[str, Any]:
     return {
         "advisory_set": shipped().version,
         "pins": list(audit.rules.pins),
-        "findings": [sentence(each) for each in (*found.fails, *found.errors, *found.unknowns)],
-        "warnings": [sentence(each) for each in found.warnings],
+        "findings": [sentence(finding) for finding in (*found.fails, *found.errors, *found.unknowns)],
+        "warnings": [sentence(warning) for warning in found.warnings],
         "builds": [
             {
-                "engine": each.engine,
-                "version": each.build.text or None,
-                "kind": each.build.kind,
-                "nodes": list(each.names),
-                "features_say": each.traits.sentence(),
-                "contradictions": list(each.traits.denied),
+                "engine": build.engine,
+                "version": build.build.text or None,
+                "kind": build.build.kind,
+                "nodes": list(build.names),
+                "features_say": build.traits.sentence(),
+                "contradictions": list(build.traits.denied),
                 "advisories": [
                     {
                         "id": match.advisory.id,
@@ -235,17 +250,20 @@ def measures(standings: Sequence[Standing], audit: Audit, found: Findings) -> di
                         "references": list(match.advisory.references),
                         "undecided": list(match.asks),
                     }
-                    for match in each.matches
+                    for match in build.matches
                 ],
             }
-            for each in standings
+            for build in standings
         ],
     }
 
 
-def _severity(standings: Sequence[Standing]) -> str:
+def _severity(standings: Sequence[BuildAssessment]) -> str:
     """That of the worst advisory that applies; a pin alone is a matter of policy: medium."""
     found = {
-        match.advisory.severity for each in standings for match in each.matches if match.outcome == "applies"
+        match.advisory.severity
+        for build in standings
+        for match in build.matches
+        if match.outcome == "applies"
     }
     return next((grade for grade in SEVERITIES if grade in found), "medium")

@@ -22,7 +22,7 @@ from kvaudit.auditor.engines.sglang.configuration import (
     settings,
 )
 from kvaudit.auditor.engines.sglang.pools import rank_pools
-from kvaudit.auditor.engines.sglang.seen import NEW_INFO, OLD_INFO, Seen, base_cards, seen_in
+from kvaudit.auditor.engines.sglang.seen import NEW_INFO, OLD_INFO, ParsedAnswers, base_cards, parse_answers
 from kvaudit.auditor.readings import (
     EngineFacts,
     Reading,
@@ -73,7 +73,7 @@ class SGLang:
         return SGLangDialect()
 
     def recognises(self, answers: Answers) -> bool:
-        seen = seen_in(answers)
+        seen = parse_answers(answers)
         if routers.is_gateway(answers):
             return True
         if "version" in seen.info and ("internal_states" in seen.info or "max_total_num_tokens" in seen.info):
@@ -84,7 +84,7 @@ class SGLang:
     def facts(self, answers: Answers) -> EngineFacts:
         if routers.is_gateway(answers):
             return routers.gateway_facts(self.id, answers)
-        seen = seen_in(answers)
+        seen = parse_answers(answers)
         ranks, notes = rank_pools(seen.where, seen.info, seen.states, seen.loads, seen.metrics, answers)
         role = _role(seen)
         return EngineFacts(
@@ -108,7 +108,7 @@ class SGLang:
         )
 
 
-def _version(seen: Seen) -> Reading[str]:
+def _version(seen: ParsedAnswers) -> Reading[str]:
     reported = text(seen.info.get("version"), f"{seen.where} version")
     loads = text(seen.loads.get("version"), "GET /v1/loads version")
     if reported.known and loads.known and reported.value != loads.value:
@@ -121,7 +121,7 @@ def _version(seen: Seen) -> Reading[str]:
     return unknown(_json.why_not(seen.answers, NEW_INFO, OLD_INFO, "/v1/loads"))
 
 
-def _model(seen: Seen) -> Reading[str]:
+def _model(seen: ParsedAnswers) -> Reading[str]:
     name = text(seen.info.get("served_model_name"), f"{seen.where} served_model_name")
     if name.known:
         return name
@@ -130,7 +130,7 @@ def _model(seen: Seen) -> Reading[str]:
     return text(seen.info.get("model_path"), f"{seen.where} model_path")
 
 
-def _context(seen: Seen) -> Reading[int]:
+def _context(seen: ParsedAnswers) -> Reading[int]:
     """The effective context. ``context_length`` comes last: it is what was asked for on the
     command line and null unless set; the effective value is in the model card."""
     source = "GET /v1/models data[].max_model_len"
@@ -152,7 +152,7 @@ def _context(seen: Seen) -> Reading[int]:
     )
 
 
-def _input_limit(seen: Seen) -> Reading[int]:
+def _input_limit(seen: ParsedAnswers) -> Reading[int]:
     """``max_req_input_len`` as read: the first length the scheduler refuses. It is never
     recomputed, since hybrid, context-parallel and diffusion models subtract differently."""
     if seen.info and seen.short and "max_req_input_len" not in seen.info:
@@ -160,7 +160,7 @@ def _input_limit(seen: Seen) -> Reading[int]:
     return tokens(seen.info.get("max_req_input_len"), f"{seen.where} max_req_input_len")
 
 
-def _role(seen: Seen) -> Reading[str]:
+def _role(seen: ParsedAnswers) -> Reading[str]:
     """The live role of the ranks, else the one of the loads, else the start-up one."""
     live = [state.get("disaggregation_mode") for state in seen.states if "disaggregation_mode" in state]
     loads = [
@@ -188,7 +188,7 @@ def _role(seen: Seen) -> Reading[str]:
     return unknown(f"no role in {seen.where}, /v1/loads, /model_info or /metrics; declare it")
 
 
-def _process(seen: Seen) -> Reading[str]:
+def _process(seen: ParsedAnswers) -> Reading[str]:
     """``startup_time`` holds durations measured once at start: their digest names the start."""
     started = seen.info.get("startup_time")
     source = f"{seen.where} startup_time (digest)"
@@ -201,7 +201,7 @@ def _process(seen: Seen) -> Reading[str]:
     return derived(name, source) if name else unknown(f"no startup_time in {seen.where}")
 
 
-def _notes(seen: Seen, role: Reading[str]) -> list[str]:
+def _notes(seen: ParsedAnswers, role: Reading[str]) -> list[str]:
     said = []
     if seen.info and seen.short:
         said.append("the Rust front end lists few fields: no role, no limits and no arguments")

@@ -6,7 +6,7 @@ from typing import Any
 
 from kvaudit.auditor.engines import _json
 from kvaudit.auditor.engines.answers import Answers
-from kvaudit.auditor.engines.sglang.seen import Seen
+from kvaudit.auditor.engines.sglang.seen import ParsedAnswers
 from kvaudit.auditor.readings import Exposure, Reading
 
 SETTINGS = (
@@ -81,14 +81,14 @@ METRIC_FEATURES = (
 )
 
 
-def settings(seen: Seen) -> dict[str, Reading[Any]]:
+def settings(seen: ParsedAnswers) -> dict[str, Reading[Any]]:
     """The arguments of `SETTINGS` that the answer has; null is unknown, absent is left out."""
     return {
         name: _json.setting(seen.info[name], f"{seen.where} {name}") for name in SETTINGS if name in seen.info
     }
 
 
-def conditions(seen: Seen, role: Reading[str]) -> dict[str, bool]:
+def conditions(seen: ParsedAnswers, role: Reading[str]) -> dict[str, bool]:
     """Answers to advisory conditions; what the answers do not tell is absent."""
     found: dict[str, bool] = {}
     if role.known:
@@ -140,7 +140,7 @@ def conditions(seen: Seen, role: Reading[str]) -> dict[str, bool]:
     return found
 
 
-def _on_ascend(seen: Seen) -> bool | None:
+def _on_ascend(seen: ParsedAnswers) -> bool | None:
     device, accelerator = seen.info.get("device"), seen.loads.get("accelerator")
     if isinstance(device, str) and device:
         return device.lower() == "npu"
@@ -149,7 +149,7 @@ def _on_ascend(seen: Seen) -> bool | None:
     return True if seen.info.get("disaggregation_transfer_backend") == "ascend" else None
 
 
-def features(seen: Seen) -> dict[str, bool]:
+def features(seen: ParsedAnswers) -> dict[str, bool]:
     found: dict[str, bool] = {}
     if seen.info and not seen.short:
         found.update({name: name in seen.info for name in FEATURES})
@@ -163,7 +163,7 @@ def features(seen: Seen) -> dict[str, bool]:
     return found
 
 
-def components(seen: Seen, role: Reading[str]) -> dict[str, str]:
+def components(seen: ParsedAnswers, role: Reading[str]) -> dict[str, str]:
     """Transfer and storage parts in use; SGLang does not tell their versions."""
     found: dict[str, str] = {}
     backend = seen.info.get("disaggregation_transfer_backend")

@@ -11,7 +11,16 @@ from typing import Any
 
 import orjson
 
-from kvaudit.auditor.engines.completion import Call, Dialect, Mode, Said, Wish, _count, _string, _with_ids
+from kvaudit.auditor.engines.completion import (
+    Call,
+    CompletionOptions,
+    Dialect,
+    Mode,
+    ParsedPayload,
+    _count,
+    _string,
+    _with_ids,
+)
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.text.spelling import Prompt
 
@@ -35,23 +44,23 @@ class SGLangDialect(Dialect):
     }
     shares = {"pool_share": "sglang:token_usage"}
 
-    def call(self, mode: Mode, prompt: Prompt, wish: Wish) -> Call:
+    def call(self, mode: Mode, prompt: Prompt, options: CompletionOptions) -> Call:
         if mode is not Mode.GENERATE_IDS:
-            return super().call(mode, prompt, wish)
+            return super().call(mode, prompt, options)
         fields: dict[str, Any] = {
-            "sampling_params": {"max_new_tokens": wish.max_tokens, "temperature": wish.temperature},
-            "stream": wish.stream,
+            "sampling_params": {"max_new_tokens": options.max_tokens, "temperature": options.temperature},
+            "stream": options.stream,
         }
-        if wish.salt is not None:
-            fields["extra_key"] = wish.salt  # every version with salts knows it; cache_salt only by 0.5.19
+        if options.salt is not None:
+            fields["extra_key"] = options.salt  # every version with salts knows it; cache_salt only by 0.5.19
         return Call(self.generate, _with_ids(fields, b"input_ids", prompt))
 
-    def said(self, payload: Any) -> Said:
+    def parse(self, payload: Any) -> ParsedPayload:
         if not isinstance(payload, dict) or not isinstance(payload.get("meta_info"), dict):
-            return super().said(payload)
+            return super().parse(payload)
         meta = payload["meta_info"]
         finish, error, code = _finish(meta.get("finish_reason"))
-        return Said(
+        return ParsedPayload(
             text=_string(payload.get("text")),
             cumulative=True,
             finish=finish,
@@ -62,11 +71,11 @@ class SGLangDialect(Dialect):
             cached_tokens=_count(meta.get("cached_tokens")),
         )
 
-    def word(self, payload: Any, model: str, build: str) -> str | None:
-        """As above; a native frame holds the whole text so far and is read by `said`."""
+    def next_text(self, payload: Any, model: str, build: str) -> str | None:
+        """As `Dialect.next_text`; a native frame holds the whole text so far and is left to `parse`."""
         if isinstance(payload, dict) and "meta_info" in payload:
             return None
-        return super().word(payload, model, build)
+        return super().next_text(payload, model, build)
 
     def tokenize(self, text: str, model: str) -> Call | None:
         return Call(

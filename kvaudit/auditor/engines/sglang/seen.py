@@ -16,7 +16,7 @@ _ARGUMENTS = ("tp_size", "disaggregation_mode", "max_req_input_len", "status")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ParsedAnswers:
     """The answers, parsed once."""
 
     answers: Answers
@@ -34,10 +34,10 @@ class Seen:
         return not any(name in self.info for name in _ARGUMENTS)
 
 
-def seen_in(answers: Answers) -> Seen:
+def parse_answers(answers: Answers) -> ParsedAnswers:
     path = NEW_INFO if _json.mapping(_json.parsed(answers.get(NEW_INFO))) else OLD_INFO
     info = _json.mapping(_json.parsed(answers.get(path)))
-    return Seen(
+    return ParsedAnswers(
         answers,
         f"GET {path}",
         info,
@@ -49,7 +49,7 @@ def seen_in(answers: Answers) -> Seen:
     )
 
 
-def base_cards(seen: Seen) -> list[Mapping[str, Any]]:
+def base_cards(seen: ParsedAnswers) -> list[Mapping[str, Any]]:
     """Cards of the model itself; a LoRA adapter's card has a parent and no length."""
     cards = (_json.mapping(card) for card in _json.sequence(seen.models.get("data")))
     return [card for card in cards if card and card.get("parent") is None]

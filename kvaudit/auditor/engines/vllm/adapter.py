@@ -68,16 +68,18 @@ METRIC_FEATURES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ParsedAnswers:
+    """The answers, parsed once."""
+
     answers: Answers
     models: Mapping[str, Any]
     metrics: _prometheus.Metrics
     lines: Sequence[Mapping[str, str]]  # labels of each cache_config_info line
 
 
-def _seen(answers: Answers) -> _Seen:
+def _parse_answers(answers: Answers) -> _ParsedAnswers:
     metrics = _prometheus.parse(answers.get("/metrics"))
-    return _Seen(
+    return _ParsedAnswers(
         answers, _json.mapping(_json.parsed(answers.get("/v1/models"))), metrics, cache_lines(metrics)
     )
 
@@ -105,7 +107,7 @@ class VLLM:
     def recognises(self, answers: Answers) -> bool:
         """By the owner of its model card, its metrics or its development route; without the key,
         by an open ``/version`` beside ``/v1/models`` that asks for one in vLLM's words."""
-        seen = _seen(answers)
+        seen = _parse_answers(answers)
         if any(card.get("owned_by") == "vllm" for card in _cards(seen)):
             return True
         if seen.metrics.any_with("vllm:") or _development_mode(answers) or _dynamo(seen):
@@ -119,7 +121,7 @@ class VLLM:
         )
 
     def facts(self, answers: Answers) -> EngineFacts:
-        seen = _seen(answers)
+        seen = _parse_answers(answers)
         if _dynamo(seen):
             return routers.router_facts(self.id, "Dynamo frontend", models=seen.models)
         context = _context(seen)
@@ -145,16 +147,16 @@ class VLLM:
         )
 
 
-def _dynamo(seen: _Seen) -> bool:
+def _dynamo(seen: _ParsedAnswers) -> bool:
     """A frontend of Dynamo, before workers of any engine."""
     return routers.is_dynamo(seen.metrics) or routers.is_dynamo_listing(seen.models)
 
 
-def _cards(seen: _Seen) -> list[Mapping[str, Any]]:
+def _cards(seen: _ParsedAnswers) -> list[Mapping[str, Any]]:
     return [_json.mapping(card) for card in _json.sequence(seen.models.get("data"))]
 
 
-def _base_cards(seen: _Seen) -> list[Mapping[str, Any]]:
+def _base_cards(seen: _ParsedAnswers) -> list[Mapping[str, Any]]:
     """Cards of the model itself: an adapter's card names its parent."""
     return [card for card in _cards(seen) if card and card.get("parent") is None]
 
@@ -165,7 +167,7 @@ def _version(answers: Answers) -> Reading[str]:
     return found if found.known else unknown(_json.why_not(answers, "/version"))
 
 
-def _model(seen: _Seen) -> Reading[str]:
+def _model(seen: _ParsedAnswers) -> Reading[str]:
     for card in _base_cards(seen):
         return text(card.get("id"), "GET /v1/models data[].id")
     for sample in seen.metrics.samples("vllm:num_requests_running"):
@@ -173,7 +175,7 @@ def _model(seen: _Seen) -> Reading[str]:
     return unknown(_json.why_not(seen.answers, "/v1/models"))
 
 
-def _context(seen: _Seen) -> Reading[int]:
+def _context(seen: _ParsedAnswers) -> Reading[int]:
     lengths = [
         tokens(card.get("max_model_len"), "GET /v1/models data[].max_model_len") for card in _base_cards(seen)
     ]
@@ -190,7 +192,7 @@ def _input_limit(context: Reading[int]) -> Reading[int]:
     return derived(context.value, f"{context.source} (one output token must fit)")
 
 
-def _process(seen: _Seen) -> Reading[str]:
+def _process(seen: _ParsedAnswers) -> Reading[str]:
     """When the process, or else its counters, began; ``created`` of a model card is the time of
     the request."""
     for sample in seen.metrics.samples("process_start_time_seconds"):
@@ -203,7 +205,7 @@ def _process(seen: _Seen) -> Reading[str]:
     return unknown("no process_start_time_seconds and no *_created in /metrics")
 
 
-def _settings(seen: _Seen) -> dict[str, Reading[Any]]:
+def _settings(seen: _ParsedAnswers) -> dict[str, Reading[Any]]:
     found: dict[str, Reading[Any]] = {}
     for card in _base_cards(seen)[:1]:
         if "root" in card:
@@ -218,7 +220,7 @@ def _settings(seen: _Seen) -> dict[str, Reading[Any]]:
     return found
 
 
-def _conditions(seen: _Seen) -> dict[str, bool]:
+def _conditions(seen: _ParsedAnswers) -> dict[str, bool]:
     """Answers to advisory conditions; what the answers do not tell is absent. A connector's
     metrics are registered only when one is configured; from 0.11.2, where the external cache has
     counters, NIXL without its metrics is not there. No metric excludes every other connector."""
@@ -246,7 +248,7 @@ def _conditions(seen: _Seen) -> dict[str, bool]:
     return found
 
 
-def _features(seen: _Seen) -> dict[str, bool]:
+def _features(seen: _ParsedAnswers) -> dict[str, bool]:
     found: dict[str, bool] = {}
     if seen.metrics.any_with("vllm:"):
         found.update({feature: name in seen.metrics for name, feature in METRIC_FEATURES.items()})
@@ -255,7 +257,7 @@ def _features(seen: _Seen) -> dict[str, bool]:
     return found
 
 
-def _components(seen: _Seen) -> dict[str, str]:
+def _components(seen: _ParsedAnswers) -> dict[str, str]:
     """Connectors whose metrics are there; vLLM does not tell their versions."""
     prefixes = {"nixl": "vllm:nixl_", "mooncake": "vllm:mooncake_", "lmcache": "lmcache:"}
     return {name: "" for name, prefix in prefixes.items() if seen.metrics.any_with(prefix)}
@@ -283,7 +285,7 @@ def _exposures(answers: Answers) -> tuple[Exposure, ...]:
     return tuple(found)
 
 
-def _notes(seen: _Seen) -> list[str]:
+def _notes(seen: _ParsedAnswers) -> list[str]:
     said = []
     expired = seen.metrics.total("vllm:nixl_num_kv_expired_reqs_total")
     late = seen.metrics.total("vllm:nixl_num_notifications_after_expiry_total")

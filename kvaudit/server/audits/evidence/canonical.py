@@ -1,4 +1,4 @@
-"""Values that come back out of jsonb as they went in, so that a digest can be computed again. Pure."""
+"""Makes values that come back out of jsonb as they went in, so that a digest can be computed again. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every result that matches, streamed: one repeatable-read snapshot, a server-side cursor, flat memory."""
+"""Streams every result that matches: one repeatable-read snapshot, a server-side cursor, flat memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AT_ONCE = 2_000
 """Rows held in memory."""
 
 
-class Line(NamedTuple):
+class ExportedResult(NamedTuple):
     """One result as an export carries it. ``measures`` and ``evidence`` are JSON texts."""
 
     id: int
@@ -56,7 +56,7 @@ LEFT JOIN accounts_user u ON u.id = run.actor_id
 """
 
 
-def lines(asked: Question) -> Iterator[Line]:
+def exported_results(asked: Question) -> Iterator[ExportedResult]:
     """Newest first. A connection of its own: what streams for minutes must neither see half of a change nor
     hold the request's transaction. Closing the iterator ends the query."""
     if asked.hopeless:
@@ -73,11 +73,11 @@ def lines(asked: Question) -> Iterator[Line]:
             )
             while rows := cursor.fetchmany(AT_ONCE):
                 for row in rows:
-                    yield _line(row, builds)
+                    yield _exported_result(row, builds)
 
 
-def _line(row: tuple[Any, ...], builds: Builds) -> Line:
-    return Line._make((*row[:15], builds.at(row[15], row[1]), *row[16:]))
+def _exported_result(row: tuple[Any, ...], builds: Builds) -> ExportedResult:
+    return ExportedResult._make((*row[:15], builds.at(row[15], row[1]), *row[16:]))
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""Markers stay live for 30 days: what an earlier run planted may surface in an answer of today.
+"""Keeps the markers that runs planted, live for 30 days: what an earlier run planted may surface in an answer
+of today.
 
 Kept while a run is under way, so that a worker that dies leaves them behind; read before the next run.
 Only our own drawn words are here.

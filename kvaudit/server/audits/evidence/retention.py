@@ -1,4 +1,4 @@
-"""Evidence that may go: bodies that runs kept long ago and that nothing rests on.
+"""Drops old evidence: bodies that runs kept long ago and that nothing rests on.
 
 Only the stored bytes go. Verdicts, sentences, measures, digests and the ledger stay, so a copy that
 somebody else holds can still be compared with its digest. What a *failing* run saw is kept for good.
@@ -24,7 +24,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits import options
 from kvaudit.server.audits.evidence import run_proof
-from kvaudit.server.audits.execution import run_verdict as outcome
+from kvaudit.server.audits.execution import run_verdict
 from kvaudit.server.audits.models import CheckState, Evidence, PrunedEvidence, Result, Run, RunEvidence
 from kvaudit.server.ledger.chain import digest_of
 from kvaudit.server.ledger.services import Act, record_all
@@ -118,7 +118,7 @@ def _prune(runs: Sequence[Run]) -> list[Act]:
         PrunedEvidence(
             run=run,
             kept=sorted(list(each) for each in kept[run.pk]),
-            digest=outcome.whole_digest(run, results[run.pk], kept[run.pk]),
+            digest=run_verdict.whole_digest(run, results[run.pk], kept[run.pk]),
         )
         for run in runs
     )

@@ -1,4 +1,5 @@
-"""Whether a run is what the ledger recorded of it: its digest, computed again from the rows as they are now.
+"""Tells whether a run is what the ledger recorded of it, by its digest, computed again from the rows as they
+are now.
 
 Pages, the gates and the verification of the ledger all ask here. Four queries for any number of runs.
 """

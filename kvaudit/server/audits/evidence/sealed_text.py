@@ -1,4 +1,4 @@
-"""Generated text at rest: sealed with a public key, opened with a private one that only the web has.
+"""Seals generated text with a public key, and opens it with a private one that only the web has.
 
 Nobody can tell a model's prose from a customer's (checks.md, Budgets), so no worker can read what it kept.
 """

@@ -1,4 +1,4 @@
-"""Evidence by content: the same bytes are stored once, whoever saw them how often.
+"""Stores evidence by content: the same bytes once, whoever saw them how often.
 
 A passive pass keeps what was read and where it was read (one document per node, which does not
 change while the node does not). Full answers are kept when a verdict or a fingerprint changed.
@@ -20,8 +20,8 @@ from kvaudit.server.fleet.facts import facts_as_json
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """That this run keeps these bytes."""
+class EvidenceOfRun:
+    """A piece of evidence that a run keeps."""
 
     run_id: int
     seen: Seen
@@ -40,7 +40,7 @@ def reading_of(node: NodeSeen) -> Seen | None:
     return Seen("reading", digest, f"read from {node.url}", body, "application/json")
 
 
-def keep(items: Iterable[Kept]) -> None:
+def store_evidence(items: Iterable[EvidenceOfRun]) -> None:
     """Store bodies that are not there yet and link each to its run. A body that does not match its
     name is stored under its own; items without a body are only mentioned, and are skipped here."""
     wanted = [(item, _name(item.seen.body), item.seen.body) for item in items if item.seen.body is not None]

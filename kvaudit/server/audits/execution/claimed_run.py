@@ -1,4 +1,5 @@
-"""One claimed run while a worker has it: shared by the event loop that probes and the desk that writes."""
+"""Holds one claimed run while a worker has it: shared by the event loop that probes and the coordinator that
+writes."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 from kvaudit.auditor.checks.contract import History, NodeSeen
 from kvaudit.auditor.prober import Permission
-from kvaudit.auditor.prober.spending import Spent
+from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.runner import Budget
 from kvaudit.auditor.targets import Target
 from kvaudit.auditor.text.markers import Marker
@@ -27,7 +28,7 @@ SILENCE = 0.75
 
 
 @dataclass
-class Work:
+class ClaimedRun:
     """One claimed run while it is being worked on."""
 
     claim: Claim
@@ -40,15 +41,15 @@ class Work:
     results: list[Observed] = field(default_factory=list)
     read_at: datetime = field(default_factory=clock.now)
     stop: str = ""  # why the loop should leave this run: cancelled, lost, stood still or out of time
-    over: str = ""  # the sentence for the worker's own time limit: what was found by then counts
-    why: str = ""  # the sentence why nothing more may be sent: paused, or the window closed
+    out_of_time: str = ""  # the sentence for the worker's own time limit: what was found by then counts
+    stop_sending: str = ""  # the sentence why nothing more may be sent: paused, or the window closed
     confirmed: float = field(default_factory=time.monotonic)  # when the lease was last known to be ours
     planted: list[Marker] = field(default_factory=list)  # grown by the event loop
-    kept: int = 0  # of these, how many are stored
-    spent: Spent = field(default_factory=Spent)
+    markers_stored: int = 0  # of these, how many are stored
+    spent: TokenUsage = field(default_factory=TokenUsage)
     permission: Permission | None = None
-    shown: dict[str, Any] = field(default_factory=dict)
-    told: str = ""
+    progress: dict[str, Any] = field(default_factory=dict)
+    reported_progress: str = ""
 
     def stopped(self) -> str:
         """Asked before every request. Without a sign from the database for most of a lease, somebody else
@@ -56,7 +57,7 @@ class Work:
         silent = time.monotonic() - self.confirmed
         if silent > options.lease_seconds() * SILENCE:
             return f"The database has not confirmed this run for {silent:.0f} s."
-        return self.why or self.over
+        return self.stop_sending or self.out_of_time
 
     @property
     def changed_at(self) -> datetime | None:
@@ -71,13 +72,13 @@ class Work:
     def cut_short(self, result: Result) -> bool:
         """Whether this result only says that the run was stopped: it says nothing about the target.
         A canary that was cancelled in its first round is *inconclusive*, and must not replace a pass."""
-        stopped = bool(self.why) or self.stop == "cancelled"
+        stopped = bool(self.stop_sending) or self.stop == "cancelled"
         return stopped and result.verdict in (Verdict.ERROR, Verdict.INCONCLUSIVE)
 
-    def again(self) -> Work:
+    def again(self) -> ClaimedRun:
         """The same run with nothing done yet, for another loop. Only for runs that send no prompts."""
-        shown = {**self.shown, "read": 0, "checks": dict.fromkeys(self.run.checks, "waiting")}
-        return replace(self, nodes=[], results=[], stop="", shown=shown, spent=Spent())
+        shown = {**self.progress, "read": 0, "checks": dict.fromkeys(self.run.checks, "waiting")}
+        return replace(self, nodes=[], results=[], stop="", progress=shown, spent=TokenUsage())
 
     def finished(self) -> Finished:
         return Finished(

@@ -1,4 +1,5 @@
-"""Who works on a run: claims, leases and fencing, all by database time.
+"""Claims runs for a worker, renews the leases, and fences writes of a worker that has lost one; all by database
+time.
 
 A claim is one UPDATE. Every later transaction of the worker first locks its runs by id *and* token
 (`fence`): what does not come back belongs to somebody else now, and the worker stops probing it.
@@ -55,7 +56,7 @@ def claim(run_ids: Iterable[int], *, kind: Kind) -> list[Claim]:
 
     An active run whose deployment already has an active set running stays queued.
     """
-    token = uuid.uuid4()
+    token = uuid.uuid4()  # one for all: every later look compares run and token together
     wanted: dict[str, Any] = {
         "ids": list(run_ids),
         "kind": kind.value,
@@ -83,6 +84,7 @@ def fence(claims: Iterable[Claim]) -> dict[int, Run]:
     return {run.pk: run for run in rows if run.lease_token == tokens[run.pk]}
 
 
+# In order of id, as everybody locks runs. What is spent never shrinks: passive runs report nothing.
 _BEAT = """
     UPDATE audits_run SET
         lease_until = statement_timestamp() + %s,

@@ -1,7 +1,7 @@
-"""Ringing for workers: Celery messages that carry run ids, sent after commit.
+"""Sends queued runs to workers: Celery messages that carry run ids, after the commit.
 
-A Run row is the truth and the message only a doorbell: one that is lost is rung again, one that comes
-twice finds nothing to claim.
+A Run row is the truth and the message only wakes a worker: one that is lost is sent again, one that comes twice
+finds nothing to claim. (The columns ``rung_at`` and ``rings`` say when and how often it was sent.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ TASK = {
 }
 """By name, as the broker knows them: tasks stand above what they carry out."""
 
-_RING = """
+# Each wait is twice as long as the one before, up to 32 times the first: a queue that nobody works off must not
+# fill with messages for the same runs.
+_TAKE_DUE = """
     UPDATE audits_run SET rung_at = statement_timestamp(), rings = LEAST(rings + 1, 1000)
     WHERE id IN (
         SELECT id FROM audits_run
@@ -41,33 +43,34 @@ _RING = """
 
 
 @transaction.atomic
-def ring() -> int:
-    """Ring for every queued run that is due and was not rung for lately; returns how many."""
+def enqueue_due() -> int:
+    """Send every queued run that is due and was not sent lately; returns how many."""
     with connection.cursor() as cursor:
-        cursor.execute(_RING, [options.ring_again_seconds(), MOST_AT_ONCE])
+        cursor.execute(_TAKE_DUE, [options.resend_seconds(), MOST_AT_ONCE])
         rows = sorted(cursor.fetchall())
     _after_commit([run_id for run_id, kind in rows if kind == Kind.PASSIVE], Kind.PASSIVE)
     _after_commit([run_id for run_id, kind in rows if kind == Kind.ACTIVE], Kind.ACTIVE)
     return len(rows)
 
 
-def ring_for(run: Run) -> None:
-    """Ring for one run of the current transaction, at once instead of at the next tick of beat."""
+def enqueue_run(run: Run) -> None:
+    """Send one run of the current transaction, at once instead of at the next tick of beat."""
     _after_commit([run.pk], Kind(run.kind))
 
 
-def ring_anew(run_ids: Sequence[int]) -> None:
-    """The worker that heard these bells leaves the runs to others: the next dispatch rings again."""
+def mark_unsent(run_ids: Sequence[int]) -> None:
+    """The worker that got these messages leaves the runs to others: the next dispatch sends them again."""
     Run.objects.filter(pk__in=run_ids, state=RunState.QUEUED).update(rung_at=None, rings=0)
 
 
 def _after_commit(run_ids: Sequence[int], kind: Kind) -> None:
     if run_ids:
+        # Not robust: `_send` catches what a broker may do, and anything else is a defect that has to be seen.
         transaction.on_commit(partial(_send, run_ids, kind), robust=False)
 
 
 def _send(run_ids: Sequence[int], kind: Kind) -> None:
-    """Without a broker the runs stay queued, unrung: the next dispatch rings again."""
+    """Without a broker the runs stay queued and unsent: the next dispatch sends them again."""
     size = options.PASSIVE_BATCH if kind == Kind.PASSIVE else 1
     quickly = {"max_retries": 2, "interval_start": 0.1, "interval_step": 0.3}
     for start in range(0, len(run_ids), size):
@@ -77,6 +80,6 @@ def _send(run_ids: Sequence[int], kind: Kind) -> None:
             current_app.send_task(TASK[kind], args=args, queue=kind.value, retry_policy=quickly)
         except (BrokerDown, OSError) as fault:
             unsent = run_ids[start:]
-            ring_anew(unsent)
+            mark_unsent(unsent)
             log.warning("%d runs wait for the broker, which does not answer: %s", len(unsent), fault)
             return

@@ -17,7 +17,7 @@ from kvaudit.server.audits.execution.claims import Claim
 from kvaudit.server.audits.execution.run_verdict import counting
 from kvaudit.server.audits.models import Result, Run, StateChange
 from kvaudit.server.audits.schedule.plans import period_of
-from kvaudit.server.audits.state import intervals as states
+from kvaudit.server.audits.state import intervals
 from kvaudit.server.fleet.models import FingerprintChange, Node
 
 
@@ -44,7 +44,7 @@ class Finished:
 
     @property
     def cancelled(self) -> bool:
-        return any(each.unfinished for each in self.results)
+        return any(result.unfinished for result in self.results)
 
 
 @dataclass(slots=True)
@@ -65,27 +65,27 @@ class Outcome:
     def new_rows(self) -> list[Result]:
         """Rows of the results that are not stored yet."""
         new = []
-        for run, each in self.pairs():
+        for run, pair in self.pairs():
             there = {(row.attempt, row.check_id) for row in self.rows[run.pk]}
-            for observed in each.results:
+            for observed in pair.results:
                 if observed.result.check in run.checks and (run.attempt, observed.result.check) not in there:
                     new.append(_row(run, observed))
                     there.add((run.attempt, observed.result.check))
         return new
 
-    def observations(self) -> list[states.Observation]:
+    def observations(self) -> list[intervals.Observation]:
         """The results that count of each run, but for the placeholders of a cancellation. A fail of an
         earlier attempt stands, so it is what state hears of. State has heard of what is not fresh."""
         found = []
-        for run, each in self.pairs():
-            unfinished = {observed.result.check for observed in each.results if observed.unfinished}
+        for run, pair in self.pairs():
+            unfinished = {observed.result.check for observed in pair.results if observed.unfinished}
             interval = interval_of(run)
             for check, row in counting(self.rows[run.pk]).items():
                 if check in unfinished and row.attempt == run.attempt:
                     continue
                 assert isinstance(row, Result)
                 found.append(
-                    states.Observation(
+                    intervals.Observation(
                         deployment_id=run.deployment_id,
                         check=check,
                         verdict=Verdict(row.verdict),
@@ -97,28 +97,28 @@ class Outcome:
                         summary=row.summary,
                         interval=interval,
                         fingerprint=run.fingerprint,
-                        zone=states.zone_of(row) if check == "pool" else None,
+                        zone=intervals.zone_of(row) if check == "pool" else None,
                         heard=row.pk not in self.fresh,
                     )
                 )
         return found
 
-    def kept_evidence(self) -> list[evidence.Kept]:
+    def kept_evidence(self) -> list[evidence.EvidenceOfRun]:
         """Per node its reading; full answers only where a verdict or a fingerprint of the deployment
         changed, and for active runs always (there the answer is the finding)."""
         moved = {change.deployment_id for change in self.changes}
         kept = []
-        for run, each in self.pairs():
+        for run, pair in self.pairs():
             whole = run.deployment_id in moved or run.kind == "active"
-            for _, node in each.nodes:
+            for _, node in pair.nodes:
                 if (reading := evidence.reading_of(node)) is not None:
-                    kept.append(evidence.Kept(run.pk, reading, node.name))
+                    kept.append(evidence.EvidenceOfRun(run.pk, reading, node.name))
                 if whole:
-                    kept += [evidence.Kept(run.pk, item, node.name) for item in node.evidence]
+                    kept += [evidence.EvidenceOfRun(run.pk, item, node.name) for item in node.evidence]
             if whole:
                 kept += [
-                    evidence.Kept(run.pk, item)
-                    for observed in each.results
+                    evidence.EvidenceOfRun(run.pk, item)
+                    for observed in pair.results
                     for item in observed.result.evidence
                 ]
         return kept

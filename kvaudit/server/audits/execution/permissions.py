@@ -1,5 +1,5 @@
-"""What an active run may do, out of the database: tokens of the day, text to seal, markers to look for,
-and why it must stop. Consent comes with the target."""
+"""Decides what an active run may do: tokens of the day, text to seal, markers to look for, and why it must
+stop. Consent comes with the target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.db.models import Max, Sum
 
 from kvaudit.auditor.prober import Permission
-from kvaudit.auditor.prober.spending import Spent
+from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.text.markers import Marker
 from kvaudit.server import clock
 from kvaudit.server.audits import options
@@ -25,7 +25,7 @@ CHECKS_A_DAY = 4
 
 
 def permission_of(
-    run: Run, *, stopped: Callable[[], str], planted: Callable[[Marker], None], spent: Spent
+    run: Run, *, stopped: Callable[[], str], planted: Callable[[Marker], None], spent: TokenUsage
 ) -> Permission | None:
     """None for a run that only reads. The callables are asked by the event loop, so they must not wait."""
     if run.kind != Kind.ACTIVE:

@@ -1,4 +1,4 @@
-"""The event loop that probes, in a thread of its own, and how it is noticed that it stands still."""
+"""Runs the event loop that probes in a thread of its own, and notices when it stands still."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from kvaudit.auditor import runner
 from kvaudit.server import clock
-from kvaudit.server.audits.execution.claimed_run import Work
+from kvaudit.server.audits.execution.claimed_run import ClaimedRun
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +34,20 @@ _abandoned: list[threading.Thread] = []
 
 
 @dataclass(frozen=True)
-class Ended:
+class LoopLeft:
     """The loop has left this run; ``problem`` when the runner itself broke."""
 
     problem: str = ""
 
 
-class Prober(threading.Thread):
+class ProbeThread(threading.Thread):
     """Runs every target in one event loop and puts (work, event, moment) into the inbox."""
 
-    def __init__(self, works: Sequence[Work], inbox: queue.SimpleQueue[tuple[Work, Any, datetime]]) -> None:
+    def __init__(
+        self, claimed_runs: Sequence[ClaimedRun], inbox: queue.SimpleQueue[tuple[ClaimedRun, Any, datetime]]
+    ) -> None:
         super().__init__(name="prober", daemon=True)
-        self.works = tuple(works)
+        self.claimed_runs = tuple(claimed_runs)
         self._inbox = inbox
         self._ticks = 0  # written by the loop alone
         self._seen = -1
@@ -56,7 +58,8 @@ class Prober(threading.Thread):
         asyncio.run(self._all())
 
     def standstill(self) -> float:
-        """For how many seconds the loop has shown no sign of life; the desk alone asks, every second or so."""
+        """For how many seconds the loop has shown no sign of life; the coordinator alone asks, every second or
+        so."""
         now, ticks = time.monotonic(), self._ticks
         passed, self._looked = now - self._looked, now
         self._still = self._still + min(passed, LONGEST_LOOK) if ticks == self._seen else 0.0
@@ -70,7 +73,7 @@ class Prober(threading.Thread):
 
     async def _all(self) -> None:
         ticking = asyncio.create_task(self._tick())
-        await asyncio.gather(*(self._one(work) for work in self.works))
+        await asyncio.gather(*(self._one(claimed) for claimed in self.claimed_runs))
         ticking.cancel()
 
     async def _tick(self) -> None:
@@ -78,28 +81,28 @@ class Prober(threading.Thread):
             self._ticks += 1
             await asyncio.sleep(TICK)
 
-    async def _one(self, work: Work) -> None:
-        ended = Ended()
+    async def _one(self, claimed: ClaimedRun) -> None:
+        ended = LoopLeft()
         try:
-            assert work.target is not None
+            assert claimed.target is not None
             events = runner.run(
-                work.target,
-                work.run.checks,
-                budget=work.budget,
-                history=work.history,
-                cancelled=lambda: bool(work.stop),
-                permission=work.permission,
+                claimed.target,
+                claimed.run.checks,
+                budget=claimed.budget,
+                history=claimed.history,
+                cancelled=lambda: bool(claimed.stop),
+                permission=claimed.permission,
             )
             async for event in events:
-                self._inbox.put((work, event, clock.now()))
+                self._inbox.put((claimed, event, clock.now()))
         except Exception as fault:
             # A defect of ours: the run ends as error and the other runs go on.
-            log.exception("run %s broke", work.run.pk)
-            ended = Ended(f"The audit broke inside kvaudit ({type(fault).__name__}).")
-        self._inbox.put((work, ended, clock.now()))
+            log.exception("run %s broke", claimed.run.pk)
+            ended = LoopLeft(f"The audit broke inside kvaudit ({type(fault).__name__}).")
+        self._inbox.put((claimed, ended, clock.now()))
 
 
-def abandon(prober: Prober) -> None:
+def abandon(prober: ProbeThread) -> None:
     """Nobody waits for this loop any more. While it lives, it holds memory, sockets and perhaps a processor."""
     if prober.is_alive():
         _abandoned.append(prober)

@@ -16,14 +16,12 @@ from kvaudit.server import clock
 from kvaudit.server.audits import alerts
 from kvaudit.server.audits.evidence import run_proof as proving
 from kvaudit.server.audits.evidence import store as evidence
-from kvaudit.server.audits.execution import rerun_rules as followups
-from kvaudit.server.audits.execution import run_verdict
-from kvaudit.server.audits.execution import suspension as suspending
+from kvaudit.server.audits.execution import rerun_rules, run_verdict, suspension
 from kvaudit.server.audits.execution.claims import Claim, fence
 from kvaudit.server.audits.execution.outcome import Finished, Observed, Outcome, fingerprint_of
 from kvaudit.server.audits.models import Result, Run, RunState
-from kvaudit.server.audits.state import intervals as states
-from kvaudit.server.fleet.snapshot_writer import Read, record_batch
+from kvaudit.server.audits.state import intervals
+from kvaudit.server.fleet.snapshot_writer import RunReadings, record_batch
 from kvaudit.server.ledger.services import Act, record_all
 
 WORKER = "system:worker"
@@ -32,8 +30,8 @@ WORKER = "system:worker"
 @transaction.atomic
 def finish(batch: Sequence[Finished]) -> set[int]:
     """End these runs; returns the ids of those that were still ours. The others leave no trace."""
-    runs = fence(each.claim for each in batch)
-    write(runs, [each for each in batch if each.claim.run_id in runs])
+    runs = fence(finished.claim for finished in batch)
+    write(runs, [finished for finished in batch if finished.claim.run_id in runs])
     return set(runs)
 
 
@@ -58,7 +56,7 @@ def record_partly(claim: Claim, observed: Observed, nodes: Iterable[NodeSeen] = 
     lock_deployments(outcome)
     keep_results(outcome)
     move_states(outcome)
-    evidence.keep(evidence.Kept(run.pk, item) for item in observed.result.evidence)
+    evidence.store_evidence(evidence.EvidenceOfRun(run.pk, item) for item in observed.result.evidence)
     suspend_wedged(outcome)
     tell(outcome)
     # State rests on it from now on, and the run's own entry comes only with its end.
@@ -75,7 +73,7 @@ def record_partly(claim: Claim, observed: Observed, nodes: Iterable[NodeSeen] = 
 
 def lock_deployments(outcome: Outcome) -> None:
     """Lock the deployments of these runs for the rest of the transaction."""
-    deployments = states.lock_deployments(run.deployment_id for run in outcome.runs.values())
+    deployments = intervals.lock_deployments(run.deployment_id for run in outcome.runs.values())
     for run in outcome.runs.values():
         run.deployment = deployments[run.deployment_id]
 
@@ -83,16 +81,16 @@ def lock_deployments(outcome: Outcome) -> None:
 def keep_readings(outcome: Outcome) -> None:
     """Keep what was read of nodes, and the fingerprint of each run; note significant changes of capacity."""
     batch = []
-    for run, each in outcome.pairs():
-        run.fingerprint = fingerprint_of(node for _, node in each.nodes)
-        batch.append(Read(run.deployment, each.nodes, each.read_at))
+    for run, pair in outcome.pairs():
+        run.fingerprint = fingerprint_of(node for _, node in pair.nodes)
+        batch.append(RunReadings(run.deployment, pair.nodes, pair.read_at))
     found = zip(outcome.pairs(), record_batch(batch), strict=True)
     outcome.capacity = [(change, run) for (run, _), changes in found for change in changes]
 
 
 def follow_capacity(outcome: Outcome) -> None:
     """Expire what was known before a change of capacity, and queue the gate again."""
-    outcome.changes += followups.capacity_changes(outcome.capacity)
+    outcome.changes += rerun_rules.capacity_changes(outcome.capacity)
 
 
 def keep_results(outcome: Outcome) -> None:
@@ -108,24 +106,24 @@ def keep_results(outcome: Outcome) -> None:
 
 def move_states(outcome: Outcome) -> None:
     """Continue, close and open the intervals of state that these results speak of."""
-    outcome.changes += states.apply(outcome.observations())
+    outcome.changes += intervals.apply(outcome.observations())
 
 
 def keep_evidence(outcome: Outcome) -> None:
     """Keep readings, and whole answers where something changed."""
-    evidence.keep(outcome.kept_evidence())
+    evidence.store_evidence(outcome.kept_evidence())
 
 
 def conclude(outcome: Outcome) -> None:
     """Give every run its verdict, state and sentence. In memory: `store_ends` writes them."""
-    for run, each in outcome.pairs():
+    for run, pair in outcome.pairs():
         rows = outcome.rows[run.pk]
-        run.progress = {**run.progress, "nodes": len(each.nodes), "read": len(each.nodes)}
+        run.progress = {**run.progress, "nodes": len(pair.nodes), "read": len(pair.nodes)}
         run.verdict = run_verdict.verdict_of(run.checks, rows).value
         run.warn = any(row.warn for row in run_verdict.counting(rows).values())
-        run.state = RunState.CANCELLED if each.cancelled else RunState.FINISHED
+        run.state = RunState.CANCELLED if pair.cancelled else RunState.FINISHED
         run.summary = run_verdict.sentence(run.checks, rows, Verdict(run.verdict))
-        run.tokens_spent = max(run.tokens_spent, each.tokens_spent)
+        run.tokens_spent = max(run.tokens_spent, pair.tokens_spent)
 
 
 def store_ends(outcome: Outcome) -> None:
@@ -140,25 +138,25 @@ def store_ends(outcome: Outcome) -> None:
         }
     stored = ("state", "verdict", "warn", "summary", "fingerprint", "tokens_spent", "progress")
     Run.objects.bulk_update(ended, [*stored, "lease_token", "lease_until", "finished_at"])
-    outcome.changes += followups.back_on_schedule(run for run in ended if run.state == RunState.FINISHED)
+    outcome.changes += rerun_rules.back_on_schedule(run for run in ended if run.state == RunState.FINISHED)
 
 
 def suspend_wedged(outcome: Outcome) -> None:
     """Suspend the active checks of deployments that a prompt stopped from answering."""
     for run in outcome.runs.values():
-        outcome.changes += suspending.suspensions(run, outcome.rows[run.pk])
+        outcome.changes += suspension.suspensions(run, outcome.rows[run.pk])
 
 
 def queue_reruns(outcome: Outcome) -> None:
     """Queue the one re-run of what became inconclusive, and `drift` where the gate is complete now."""
     finished = [run for run in outcome.runs.values() if run.state == RunState.FINISHED]
-    followups.rerun_inconclusive(finished)
-    followups.drift_again(finished)
+    rerun_rules.rerun_inconclusive(finished)
+    rerun_rules.drift_again(finished)
 
 
 def tell(outcome: Outcome) -> None:
     """Save what changed for the timeline, and put messages about it into the outbox."""
-    alerts.tell(outcome.changes)
+    alerts.save_and_notify(outcome.changes)
 
 
 def enter_in_ledger(outcome: Outcome) -> None:

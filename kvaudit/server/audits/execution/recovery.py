@@ -1,5 +1,5 @@
-"""What nobody else notices: lapsed leases, runs that waited too long, states that expired, changes of
-the fleet's description. Every part is idempotent and safe beside itself (SKIP LOCKED, unique rows)."""
+"""Finds what nobody else notices: lapsed leases, runs that waited too long, states that expired, changes of the
+fleet's description. Every part is idempotent and safe beside itself (SKIP LOCKED, unique rows)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits import alerts, options
 from kvaudit.server.audits.evidence import live_markers
-from kvaudit.server.audits.execution import recording
-from kvaudit.server.audits.execution import rerun_rules as followups
-from kvaudit.server.audits.execution import suspension as suspending
+from kvaudit.server.audits.execution import recording, rerun_rules, suspension
 from kvaudit.server.audits.execution.claims import Claim
 from kvaudit.server.audits.execution.outcome import Finished, Observed
 from kvaudit.server.audits.models import CheckState, Kind, Result, Run, RunState, StateChange
 from kvaudit.server.audits.schedule import overdue
-from kvaudit.server.audits.state import intervals as states
+from kvaudit.server.audits.state import intervals
 from kvaudit.server.fleet.models import FingerprintChange
 
 log = logging.getLogger(__name__)
@@ -78,6 +76,7 @@ def lapsed() -> tuple[int, int]:
         .filter(state=RunState.RUNNING, lease_until__lt=Now())
         .order_by("pk")[:MOST_AT_ONCE]
     )
+    # Its progress says that a prompt was silent when the worker was last heard of: that may be what killed it.
     wedging = [run for run in silent if run.kind == Kind.ACTIVE and run.progress.get("silent")]
     again = [
         run
@@ -91,6 +90,7 @@ def lapsed() -> tuple[int, int]:
         rung_at=None,
         rings=0,
         not_before=Now(),
+        # The first attempt may have used up the run's own time.
         expires_at=Greatest(F("expires_at"), Now() + RETRY_PATIENCE),
     )
     given_up = [run for run in silent if run not in again and run not in wedging]
@@ -98,7 +98,7 @@ def lapsed() -> tuple[int, int]:
     for run in wedging:  # its prompt is not sent again
         why = LOST_IN_SILENCE.format(tokens=run.progress["silent"])
         _end([run], why)
-        alerts.tell(suspending.suspend(run, why))
+        alerts.save_and_notify(suspension.suspend(run, why))
     given_up += wedging
     for run in silent:
         log.warning("run %s: the lease of attempt %d lapsed", run.pk, run.attempt)
@@ -138,7 +138,7 @@ def note_expired() -> int:
         .order_by("expires_at")[: MOST_AT_ONCE * 5]
     )
     CheckState.objects.filter(pk__in=[row.pk for row in rows]).update(expiry_noted=True)
-    alerts.tell(
+    alerts.save_and_notify(
         StateChange(
             at=row.expires_at,
             deployment_id=row.deployment_id,
@@ -163,10 +163,10 @@ def described_changes() -> int:
     found = list(unhandled.order_by("pk")[:MOST_AT_ONCE])
     if not found:
         return 0
-    states.lock_deployments({change.deployment_id for change in found})
+    intervals.lock_deployments({change.deployment_id for change in found})
     still = set(unhandled.filter(pk__in=[change.pk for change in found]).values_list("pk", flat=True))
     found = [change for change in found if change.pk in still]
-    alerts.tell(followups.capacity_changes([(change, None) for change in found]))
+    alerts.save_and_notify(rerun_rules.capacity_changes([(change, None) for change in found]))
     return len(found)
 
 

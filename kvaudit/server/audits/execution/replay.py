@@ -1,4 +1,4 @@
-"""What an active run drew its prompts from, and asking the same again.
+"""Draws the seeds of active runs, and queues a run that asks an earlier one's lengths again.
 
 Every active run keeps a seed: 63 bits out of the system's own randomness, so that nobody can guess the
 next markers, and who must show a fix can draw the same ones again.
@@ -17,8 +17,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import User
-from kvaudit.server.audits.execution import enqueue
-from kvaudit.server.audits.execution import suspension as suspending
+from kvaudit.server.audits.execution import enqueue, suspension
 from kvaudit.server.audits.models import Kind, Run, Trigger
 from kvaudit.server.audits.state.intervals import lock_deployments
 from kvaudit.server.ledger.chain import digest_of
@@ -57,7 +56,7 @@ def replay(*, original: Run, checks: Sequence[str], lengths: Sequence[int], acto
     lock_deployments([deployment.pk])
     if deployment.retired_at is not None:
         raise ReplayProblem(f"{deployment.slug} is retired: nothing is audited there any more.")
-    if suspending.suspended_since(deployment) is not None:
+    if suspension.suspended_since(deployment) is not None:
         raise ReplayProblem(
             f"Checks that send prompts are suspended for {deployment.slug}, because its server stopped answering: an "
             "operator resumes them on the deployment's page before anything is replayed."
@@ -77,7 +76,7 @@ def replay(*, original: Run, checks: Sequence[str], lengths: Sequence[int], acto
         rung_at=now,
         rings=1,
     )
-    enqueue.ring_for(run)
+    enqueue.enqueue_run(run)
     record(
         actor=actor,
         kind="run.replay_requested",

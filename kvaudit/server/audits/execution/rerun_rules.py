@@ -1,6 +1,6 @@
-"""What a finished run brings about: the consequences of a capacity change, `drift` once the gate is
-complete, the one re-run of an inconclusive, and a plan that is back on schedule. All inside the
-recording transaction."""
+"""Decides what a finished run brings about: the consequences of a capacity change, `drift` once the gate is
+complete, the one re-run of an inconclusive, and a plan that is back on schedule. All inside the recording
+transaction."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kvaudit.server.audits.models import CheckState, Kind, Overdue, Run, RunStat
 from kvaudit.server.audits.schedule import windows
 from kvaudit.server.audits.schedule.defaults import missing_for
 from kvaudit.server.audits.schedule.plans import period_of
+from kvaudit.server.audits.state.deployment_status import GATE
 from kvaudit.server.audits.state.history import histories
 from kvaudit.server.audits.state.intervals import expire_for
-from kvaudit.server.audits.state.status import GATE
 from kvaudit.server.fleet.models import SUSPENDER, Deployment, FingerprintChange, Pause
 
 PASSIVE_PATIENCE = timedelta(hours=1)
@@ -65,7 +65,7 @@ def queue_gate(deployment: Deployment, *, delay: timedelta = timedelta(0)) -> li
     now = clock.now()
     again = (*GATE, "drift")
     passive = [check for check in again if check in known_checks.PASSIVE]
-    unable = {each.check for each in missing_for(deployment)}
+    unable = {missing.check for missing in missing_for(deployment)}
     active = [check for check in again if check not in known_checks.PASSIVE and check not in unable]
     runs = [_queue(deployment, Kind.PASSIVE, passive, now + delay, PASSIVE_PATIENCE)]
     opening = windows.next_open(now + delay, deployment.windows)
@@ -99,7 +99,7 @@ def drift_again(runs: Sequence[Run]) -> list[Run]:
         for pk, deployment in sorted(behind.items())
         if known[pk].gate_completed_at is not None and not known[pk].gate_expired
     ]
-    queued = [_queue(each, Kind.PASSIVE, ["drift"], now, PASSIVE_PATIENCE) for each in complete]
+    queued = [_queue(deployment, Kind.PASSIVE, ["drift"], now, PASSIVE_PATIENCE) for deployment in complete]
     return [run for run in queued if run is not None]
 
 
@@ -124,7 +124,7 @@ def _queue(
         expires_at=start + patience,
     )
     if start <= clock.now():
-        enqueue.ring_for(run)
+        enqueue.enqueue_run(run)
     return run
 
 
@@ -183,15 +183,15 @@ def back_on_schedule(runs: Iterable[Run]) -> list[StateChange]:
         )
         if (each.plan_id, each.deployment_id) in by_target
     ]
-    Overdue.objects.filter(pk__in=[each.pk for each in late]).update(until=now)
+    Overdue.objects.filter(pk__in=[overdue.pk for overdue in late]).update(until=now)
     return [
         StateChange(
             at=now,
-            deployment_id=each.deployment_id,
-            plan_id=each.plan_id,
-            run=by_target[each.plan_id, each.deployment_id],
+            deployment_id=overdue.deployment_id,
+            plan_id=overdue.plan_id,
+            run=by_target[overdue.plan_id, overdue.deployment_id],
             what=StateChange.What.BACK,
-            summary=f"Audited again; nothing had run since {each.since:%Y-%m-%d %H:%M} UTC.",
+            summary=f"Audited again; nothing had run since {overdue.since:%Y-%m-%d %H:%M} UTC.",
         )
-        for each in late
+        for overdue in late
     ]

@@ -1,4 +1,5 @@
-"""A worker's task: runs are claimed, loaded with all they need, and given to a desk."""
+"""Carries out a worker's task: claims runs, loads them with all they need, and gives them to a
+`RunCoordinator`."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from kvaudit.auditor.runner import Budget
 from kvaudit.server import clock
 from kvaudit.server.audits.execution import claims as claiming
 from kvaudit.server.audits.execution import replay
-from kvaudit.server.audits.execution.claimed_run import Work, errors
+from kvaudit.server.audits.execution.claimed_run import ClaimedRun, errors
 from kvaudit.server.audits.execution.claims import Claim
 from kvaudit.server.audits.execution.permissions import permission_of
-from kvaudit.server.audits.execution.worker import Desk
+from kvaudit.server.audits.execution.worker import RunCoordinator
 from kvaudit.server.audits.models import Kind, Run, RunState, Trigger
 from kvaudit.server.audits.schedule import windows
 from kvaudit.server.audits.state.earlier_runs import with_measures
@@ -31,8 +32,8 @@ def execute(run_ids: Iterable[int], *, kind: Kind) -> int:
     claims = claiming.claim(wanted, kind=kind)
     if not claims:
         return 0
-    works = _load(claims)
-    return Desk(works).run()
+    claimed_runs = _load(claims)
+    return RunCoordinator(claimed_runs).run()
 
 
 def _allowed_now(run_ids: Iterable[int]) -> list[int]:
@@ -57,35 +58,35 @@ def _allowed_now(run_ids: Iterable[int]) -> list[int]:
     return allowed
 
 
-def _load(claims: Sequence[Claim]) -> list[Work]:
-    runs = Run.objects.select_related("deployment__team", "plan").in_bulk([each.run_id for each in claims])
+def _load(claims: Sequence[Claim]) -> list[ClaimedRun]:
+    runs = Run.objects.select_related("deployment__team", "plan").in_bulk([claim.run_id for claim in claims])
     deployments = {run.deployment_id: run.deployment for run in runs.values()}
     known = histories(deployments.values())
     rows: dict[int, dict[str, Node]] = {pk: {} for pk in deployments}
     for node in Node.objects.current().filter(deployment__in=deployments):
         rows[node.deployment_id][node.name] = node
     targets, unable = load_targets(deployments.values())
-    works = []
+    claimed_runs = []
     replay.draw_seeds(runs.values())
-    for each in claims:
-        run = runs[each.run_id]
+    for claim in claims:
+        run = runs[claim.run_id]
         target = targets.get(run.deployment_id)
         history = known[run.deployment_id]
         if run.kind == Kind.ACTIVE:
             history = with_measures(history, run.deployment)
-        work = Work(each, run, target, history, rows[run.deployment_id], budget_of(run))
-        work.permission = permission_of(
-            run, stopped=work.stopped, planted=work.planted.append, spent=work.spent
+        claimed = ClaimedRun(claim, run, target, history, rows[run.deployment_id], budget_of(run))
+        claimed.permission = permission_of(
+            run, stopped=claimed.stopped, planted=claimed.planted.append, spent=claimed.spent
         )
         if target is None:
-            work.results = errors(run.checks, unable[run.deployment_id])
-        work.shown = {
-            "nodes": len(work.rows),
+            claimed.results = errors(run.checks, unable[run.deployment_id])
+        claimed.progress = {
+            "nodes": len(claimed.rows),
             "read": 0,
             "checks": dict.fromkeys(run.checks, "waiting"),
         }
-        works.append(work)
-    return works
+        claimed_runs.append(claimed)
+    return claimed_runs
 
 
 def budget_of(run: Run) -> Budget:

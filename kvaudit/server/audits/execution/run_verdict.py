@@ -1,4 +1,4 @@
-"""What a run comes to: the results that count, its verdict and sentence, and its digest. Pure."""
+"""Computes what a run comes to: the results that count, its verdict and sentence, and its digest. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def verdict_of(checks: Sequence[str], results: Iterable[Concluded]) -> Verdict:
     """The roll-up over the planned checks; one without a result is missing, and never a pass."""
     counted = counting(results)
     missing = any(check not in counted for check in checks)
-    return roll_up((each.verdict for each in counted.values()), missing=missing)
+    return roll_up((concluded.verdict for concluded in counted.values()), missing=missing)
 
 
 def sentence(checks: Sequence[str], results: Iterable[Concluded], verdict: Verdict) -> str:
@@ -66,7 +66,7 @@ def whole_digest(run: Any, results: Iterable[Any], kept: Iterable[Sequence[str]]
         {
             "run": described,
             "results": _in_order(results),
-            "kept": sorted(list(each) for each in kept),
+            "kept": sorted(list(body) for body in kept),
         }
     )
 
@@ -79,19 +79,19 @@ def result_digest(result: Any) -> str:
 def _in_order(results: Iterable[Any]) -> list[dict[str, Any]]:
     return [
         {
-            "check": each.check_id,
-            "attempt": each.attempt,
-            "verdict": each.verdict,
-            "warn": each.warn,
-            "severity": each.severity,
-            "summary": each.summary,
-            "measures": each.measures,
-            "next": each.next_step,
-            "does_not_prove": each.does_not_prove,
-            "evidence": each.evidence,
-            "observed_at": each.observed_at.isoformat(),
+            "check": result.check_id,
+            "attempt": result.attempt,
+            "verdict": result.verdict,
+            "warn": result.warn,
+            "severity": result.severity,
+            "summary": result.summary,
+            "measures": result.measures,
+            "next": result.next_step,
+            "does_not_prove": result.does_not_prove,
+            "evidence": result.evidence,
+            "observed_at": result.observed_at.isoformat(),
         }
-        for each in sorted(results, key=lambda each: (each.check_id, each.attempt))
+        for result in sorted(results, key=lambda result: (result.check_id, result.attempt))
     ]
 
 

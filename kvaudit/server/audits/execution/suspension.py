@@ -1,4 +1,5 @@
-"""After a prompt that stopped a server from answering, nothing sends such a prompt again by itself.
+"""Suspends probes after a prompt that stopped a server from answering: nothing sends such a prompt again by
+itself.
 
 The active checks of the deployment, and of every other one that runs the same build in the same configuration, are
 suspended: a pause that kvaudit sets, and that only a person with the role for pausing ends, saying why, for each
@@ -70,7 +71,7 @@ def _suspend_brothers(run: Run, row: Result) -> None:
     for brother in brothers:
         with transaction.atomic():
             if suspend_probes(deployment=brother, reason=why):
-                alerts.tell([_change(brother.pk, why, run.fingerprint)])
+                alerts.save_and_notify([_change(brother.pk, why, run.fingerprint)])
 
 
 def _change(deployment_id: int, why: str, fingerprint: str, **fields: Any) -> StateChange:

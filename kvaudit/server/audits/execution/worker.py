@@ -1,4 +1,4 @@
-"""A worker's two halves: an event loop that probes, and the calling thread that writes.
+"""Coordinates a worker's two halves: an event loop that probes, and the calling thread that writes.
 
 The loop lives in a thread of its own (`probe_thread`) and never touches the database; events come over a queue. The
 calling thread writes finished runs in batches, renews leases, tells progress, keeps markers and tokens and passes on
@@ -28,9 +28,9 @@ from kvaudit.server.audits import options
 from kvaudit.server.audits.evidence import live_markers
 from kvaudit.server.audits.execution import claims, recording
 from kvaudit.server.audits.execution import permissions as permitting
-from kvaudit.server.audits.execution.claimed_run import Work, errors
+from kvaudit.server.audits.execution.claimed_run import ClaimedRun, errors
 from kvaudit.server.audits.execution.outcome import Finished, Observed
-from kvaudit.server.audits.execution.probe_thread import Ended, Prober, abandon
+from kvaudit.server.audits.execution.probe_thread import LoopLeft, ProbeThread, abandon
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.audits.state import earlier_runs
 
@@ -53,25 +53,25 @@ KEEP_SECONDS = 5.0
 """Between two writings of the markers that a run has planted so far."""
 
 
-class Desk:
-    """The calling thread's part."""
+class RunCoordinator:
+    """The calling thread's part: writes results, renews leases, heeds pauses and cancellations."""
 
-    def __init__(self, works: Sequence[Work]) -> None:
-        self.inbox: queue.SimpleQueue[tuple[Work, Any, datetime]] = queue.SimpleQueue()
-        self.open = {work.run.pk: work for work in works if work.target is not None}
-        self.done: list[Work] = [work for work in works if work.target is None]
+    def __init__(self, claimed_runs: Sequence[ClaimedRun]) -> None:
+        self.inbox: queue.SimpleQueue[tuple[ClaimedRun, Any, datetime]] = queue.SimpleQueue()
+        self.open = {claimed.run.pk: claimed for claimed in claimed_runs if claimed.target is not None}
+        self.done: list[ClaimedRun] = [claimed for claimed in claimed_runs if claimed.target is None]
         self.finished = 0
         self.next_keeping = 0.0
         self.next_beat = time.monotonic() + self._between_beats()
-        self.probers: list[Prober] = []
+        self.probers: list[ProbeThread] = []
 
     def run(self) -> int:
         self._begin(list(self.open.values()))
         try:
             self._until_done()
         except SoftTimeLimitExceeded:
-            for work in self.open.values():
-                work.over = "The time that a worker may take for one run was over."
+            for claimed in self.open.values():
+                claimed.out_of_time = "The time that a worker may take for one run was over."
             self._stop_all("out of time")
             self._until_done(within=STOP_GRACE)
         finally:
@@ -82,9 +82,9 @@ class Desk:
             abandon(prober)
         return self.finished
 
-    def _begin(self, works: Sequence[Work]) -> None:
+    def _begin(self, claimed_runs: Sequence[ClaimedRun]) -> None:
         """A loop for these runs."""
-        prober = Prober(works, self.inbox)
+        prober = ProbeThread(claimed_runs, self.inbox)
         self.probers.append(prober)
         prober.start()
 
@@ -93,177 +93,186 @@ class Desk:
         while self.open or self.done:
             if until is not None and time.monotonic() > until:
                 break
-            self._take()
+            self._take_event()
             if len(self.done) >= WRITE_AT_ONCE or (self.done and self.inbox.empty()):
                 self._write()
             if time.monotonic() >= self.next_beat:
-                self._beat()
+                self._heartbeat()
             for prober in list(self.probers):
-                self._look_at(prober)
+                self._check_thread(prober)
 
-    def _look_at(self, prober: Prober) -> None:
+    def _check_thread(self, prober: ProbeThread) -> None:
         """End what a dead loop left, and take its runs from one that has stood still for a lease."""
         if not prober.is_alive() and self.inbox.empty():
             self.probers.remove(prober)
-            for work in self._left_of(prober):
-                self._note(work, Ended("The audit's event loop ended early."), clock.now())
+            for claimed in self._runs_left_of(prober):
+                self._note_event(claimed, LoopLeft("The audit's event loop ended early."), clock.now())
         elif prober.standstill() > options.lease_seconds():
-            self._take_from(prober)
+            self._take_runs_from(prober)
 
-    def _take_from(self, prober: Prober) -> None:
+    def _take_runs_from(self, prober: ProbeThread) -> None:
         """One coroutine that never yields holds up every run of its loop, of whatever team: which one it is cannot be
         told from outside, so runs that only read are begun again apart. Alone, it was this one."""
-        left = self._left_of(prober)
+        left = self._runs_left_of(prober)
         log.error("an event loop stood still with %d runs, at:\n%s", len(left), prober.where())
         self.probers.remove(prober)
         abandon(prober)
-        for work in left:
-            if len(prober.works) == 1 or work.permission is not None:
-                self._note(work, Ended(STOOD_STILL), clock.now())
+        for claimed in left:
+            if len(prober.claimed_runs) == 1 or claimed.permission is not None:
+                self._note_event(claimed, LoopLeft(STOOD_STILL), clock.now())
             else:
-                again = self.open[work.run.pk] = work.again()
+                again = self.open[claimed.run.pk] = claimed.again()
                 self._begin([again])
-            work.stop = "stood still"  # should the old loop wake up, it must send nothing more
+            claimed.stop = "stood still"  # should the old loop wake up, it must send nothing more
 
-    def _left_of(self, prober: Prober) -> list[Work]:
-        return [work for work in prober.works if self.open.get(work.run.pk) is work]
+    def _runs_left_of(self, prober: ProbeThread) -> list[ClaimedRun]:
+        return [claimed for claimed in prober.claimed_runs if self.open.get(claimed.run.pk) is claimed]
 
-    def _take(self) -> None:
+    def _take_event(self) -> None:
         """Wait for an event, but neither past the next heartbeat nor while something is to be written."""
+        # What is done waits a moment for more: one transaction for several runs costs little more than for one.
         wait = 0.05 if self.done else max(0.0, min(self.next_beat - time.monotonic(), 1.0))
         try:
-            work, event, moment = self.inbox.get(timeout=wait)
+            claimed, event, moment = self.inbox.get(timeout=wait)
         except queue.Empty:
             return
-        self._note(work, event, moment)
+        self._note_event(claimed, event, moment)
         while len(self.done) < WRITE_AT_ONCE:
             try:
-                self._note(*self.inbox.get_nowait())
+                self._note_event(*self.inbox.get_nowait())
             except queue.Empty:
                 return
 
-    def _note(self, work: Work, event: Any, moment: datetime) -> None:
-        if self.open.get(work.run.pk) is not work:
+    def _note_event(self, claimed: ClaimedRun, event: Any, moment: datetime) -> None:
+        if self.open.get(claimed.run.pk) is not claimed:
             return  # it was lost, or begun again: what an old loop still says of it counts no more
         if isinstance(event, NodeRead):
-            work.nodes.append(event.node)
-            work.read_at = moment
-            work.shown["read"] = len(work.nodes)
+            claimed.nodes.append(event.node)
+            claimed.read_at = moment
+            claimed.progress["read"] = len(claimed.nodes)
         elif isinstance(event, CheckStarted):
-            work.shown["checks"][event.check] = "running"
+            claimed.progress["checks"][event.check] = "running"
         elif isinstance(event, CheckFinished):
-            self._result(work, event.result, moment)
-        elif isinstance(event, Ended):
-            self.open.pop(work.run.pk, None)
-            there = {observed.result.check for observed in work.results}
-            missing = [check for check in work.run.checks if check not in there]
-            work.results += errors(
+            self._result(claimed, event.result, moment)
+        elif isinstance(event, LoopLeft):
+            self.open.pop(claimed.run.pk, None)
+            there = {observed.result.check for observed in claimed.results}
+            missing = [check for check in claimed.run.checks if check not in there]
+            claimed.results += errors(
                 missing, event.problem or "The audit ended without a result of this check."
             )
-            if work.permission is not None:
-                self._keep_markers(work)
-            self.done.append(work)
+            if claimed.permission is not None:
+                self._keep_markers(claimed)
+            self.done.append(claimed)
 
-    def _result(self, work: Work, result: Result, moment: datetime) -> None:
+    def _result(self, claimed: ClaimedRun, result: Result, moment: datetime) -> None:
         measures, markers = live_markers.in_measures(dict(result.measures))
-        work.planted += live_markers.unknown(markers, work.planted)
-        if result.check == "concurrency" and work.permission is not None:
-            measures["pooled"] = patiently(
-                lambda: earlier_runs.pooled(work.run.deployment, measures, work.changed_at)
+        claimed.planted += live_markers.unknown(markers, claimed.planted)
+        if result.check == "concurrency" and claimed.permission is not None:
+            measures["pooled"] = retry_database(
+                lambda: earlier_runs.pooled(claimed.run.deployment, measures, claimed.changed_at)
             )
         result = replace(result, measures=measures)
-        unfinished = work.cut_short(result)
+        unfinished = claimed.cut_short(result)
         observed = Observed(result, moment, unfinished=unfinished)
-        work.results.append(observed)
-        work.shown["checks"][result.check] = "cancelled" if unfinished else result.verdict.value
-        if work.run.kind == Kind.ACTIVE and not unfinished:
-            self._write_partly(work, observed)
+        claimed.results.append(observed)
+        claimed.progress["checks"][result.check] = "cancelled" if unfinished else result.verdict.value
+        if claimed.run.kind == Kind.ACTIVE and not unfinished:
+            self._write_partly(claimed, observed)
 
-    def _write_partly(self, work: Work, observed: Observed) -> None:
-        if not patiently(lambda: recording.record_partly(work.claim, observed, work.nodes)):
-            self._lose(work)
+    def _write_partly(self, claimed: ClaimedRun, observed: Observed) -> None:
+        if not retry_database(lambda: recording.record_partly(claimed.claim, observed, claimed.nodes)):
+            self._lose(claimed)
 
     def _write(self) -> None:
         """Write the next batch; it leaves ``done`` only afterwards, so that an interruption loses nothing."""
         batch = self.done[:WRITE_AT_ONCE]
-        mine = [work for work in batch if work.stop != "lost"]
+        mine = [claimed for claimed in batch if claimed.stop != "lost"]
         try:
-            self.finished += len(patiently(lambda: recording.finish([work.finished() for work in mine])))
+            self.finished += len(
+                retry_database(lambda: recording.finish([claimed.finished() for claimed in mine]))
+            )
         except (OperationalError, InterfaceError, SoftTimeLimitExceeded):
             raise
         except Exception:
             # One run's answers that the database refuses must not cost the others their results.
             log.exception("writing %d runs together failed; each is written alone", len(mine))
-            for work in mine:
-                self.finished += self._write_alone(work)
+            for claimed in mine:
+                self.finished += self._write_alone(claimed)
         del self.done[: len(batch)]
 
-    def _write_alone(self, work: Work) -> int:
+    def _write_alone(self, claimed: ClaimedRun) -> int:
         try:
-            return len(patiently(lambda: recording.finish([work.finished()])))
+            return len(retry_database(lambda: recording.finish([claimed.finished()])))
         except (OperationalError, InterfaceError, SoftTimeLimitExceeded):
             raise
         except Exception as fault:
-            log.exception("the results of run %s cannot be written", work.run.pk)
+            log.exception("the results of run %s cannot be written", claimed.run.pk)
             problem = (
                 f"The results could not be stored ({type(fault).__name__}); the log of the worker says why."
             )
-            bare = Finished(work.claim, errors(work.run.checks, problem))
-            return len(patiently(lambda: recording.finish([bare])))
+            bare = Finished(claimed.claim, errors(claimed.run.checks, problem))
+            return len(retry_database(lambda: recording.finish([bare])))
 
-    def _beat(self) -> None:
+    def _heartbeat(self) -> None:
         self.next_beat = time.monotonic() + self._between_beats()
-        works = [*self.open.values(), *self.done]
+        claimed_runs = [*self.open.values(), *self.done]
         news: dict[int, str] = {}
-        for work in works:
-            if work.permission is not None:
-                work.shown["silent"] = work.spent.silent
-            shown = json.dumps(work.shown)
-            if shown != work.told:
-                news[work.run.pk] = work.told = shown
-        spent = {work.run.pk: work.tokens_spent for work in works if work.permission is not None}
+        for claimed in claimed_runs:
+            if claimed.permission is not None:
+                claimed.progress["silent"] = claimed.spent.silent
+            shown = json.dumps(claimed.progress)
+            if shown != claimed.reported_progress:
+                news[claimed.run.pk] = claimed.reported_progress = shown
+        spent = {
+            claimed.run.pk: claimed.tokens_spent for claimed in claimed_runs if claimed.permission is not None
+        }
         began = time.monotonic()
-        ours = patiently(lambda: claims.heartbeat([work.claim for work in works], news, spent))
-        for work in works:
-            if work.run.pk not in ours:
-                self._lose(work)
+        ours = retry_database(
+            lambda: claims.heartbeat([claimed.claim for claimed in claimed_runs], news, spent)
+        )
+        for claimed in claimed_runs:
+            if claimed.run.pk not in ours:
+                self._lose(claimed)
                 continue
-            work.confirmed = began
-            if ours[work.run.pk] and not work.stop:
-                work.stop = "cancelled"
-            if work.permission is not None:
-                self._look_after(work)
+            claimed.confirmed = began
+            if ours[claimed.run.pk] and not claimed.stop:
+                claimed.stop = "cancelled"
+            if claimed.permission is not None:
+                self._heed_pauses(claimed)
 
-    def _look_after(self, work: Work) -> None:
+    def _heed_pauses(self, claimed: ClaimedRun) -> None:
         """What only active runs need: pauses and windows heeded, markers kept."""
-        work.why = work.why or patiently(lambda: permitting.why_stop(work.run))
+        claimed.stop_sending = claimed.stop_sending or retry_database(
+            lambda: permitting.why_stop(claimed.run)
+        )
         if time.monotonic() >= self.next_keeping:
             self.next_keeping = time.monotonic() + KEEP_SECONDS
-            self._keep_markers(work)
+            self._keep_markers(claimed)
 
-    def _keep_markers(self, work: Work) -> None:
-        planted = list(work.planted)
-        if len(planted) > work.kept:
-            patiently(lambda: live_markers.keep(work.run, planted))
-            work.kept = len(planted)
+    def _keep_markers(self, claimed: ClaimedRun) -> None:
+        planted = list(claimed.planted)
+        if len(planted) > claimed.markers_stored:
+            retry_database(lambda: live_markers.keep(claimed.run, planted))
+            claimed.markers_stored = len(planted)
 
     def _between_beats(self) -> float:
         """A pause takes effect within a second."""
-        active = any(work.permission is not None for work in self.open.values())
+        active = any(claimed.permission is not None for claimed in self.open.values())
         return min(options.heartbeat_seconds(), ACTIVE_BEAT) if active else options.heartbeat_seconds()
 
-    def _lose(self, work: Work) -> None:
+    def _lose(self, claimed: ClaimedRun) -> None:
         """The run belongs to somebody else: stop probing, write nothing."""
-        log.warning("run %s was given to another worker", work.run.pk)
-        work.stop = "lost"
-        self.open.pop(work.run.pk, None)
+        log.warning("run %s was given to another worker", claimed.run.pk)
+        claimed.stop = "lost"
+        self.open.pop(claimed.run.pk, None)
 
     def _stop_all(self, why: str) -> None:
-        for work in self.open.values():
-            work.stop = work.stop or why
+        for claimed in self.open.values():
+            claimed.stop = claimed.stop or why
 
 
-def patiently(act: Callable[[], Returned]) -> Returned:
+def retry_database(act: Callable[[], Returned]) -> Returned:
     """Do it again while the database is away, for as long as a lease lasts: a restart of PostgreSQL
     should cost seconds, not results. After that the run is lost anyway, and is retried."""
     until = time.monotonic() + options.lease_seconds()

@@ -1,4 +1,5 @@
-"""How far the clocks of workers are off: kept where pages and metrics find it, and whether a worker may work."""
+"""Keeps how far the clocks of workers are off, where pages and metrics find it, and decides whether a worker
+may work."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ RECENT = timedelta(minutes=10)
 
 
 @dataclass(slots=True)
-class _Told:
+class _LastReport:
     """What this process has said last, so that it does not say it with every task."""
 
     noted: float = float("-inf")
@@ -33,7 +34,7 @@ class _Told:
     standing: int = -1
 
 
-_told = _Told()
+_last_report = _LastReport()
 
 
 def may_work(name: str) -> bool:
@@ -41,16 +42,16 @@ def may_work(name: str) -> bool:
     ``name`` may take work."""
     off = clock.set_by_database()
     standing = (abs(off) >= clock.NOTABLE) + is_unusable(off)
-    count, changed = time.monotonic(), standing != _told.standing
-    if standing and (changed or count - _told.logged >= LOG_AGAIN):
-        _told.logged = count
+    count, changed = time.monotonic(), standing != _last_report.standing
+    if standing and (changed or count - _last_report.logged >= LOG_AGAIN):
+        _last_report.logged = count
         _say(name, off)
-    elif changed and _told.standing > 0:
+    elif changed and _last_report.standing > 0:
         log.warning("the clock of %s goes with the database's again", name)
-    if changed or count - _told.noted >= TELL:
-        _told.noted = count
+    if changed or count - _last_report.noted >= TELL:
+        _last_report.noted = count
         _note(name, off)
-    _told.standing = standing
+    _last_report.standing = standing
     return not is_unusable(off)
 
 

@@ -53,7 +53,7 @@ class RunQuerySet(OfDeployment["Run"]):
 
 
 class Run(models.Model):
-    """One audit of one deployment: the truth of which the broker only rings the bell.
+    """One audit of one deployment. The row is the truth; a message of the broker only wakes a worker.
 
     A scheduled run is identified by (plan, deployment, slot); slot is the scheduled UTC instant
     before jitter. Every other trigger has no slot. ``slots`` is above 1 only for the one missed row
@@ -92,8 +92,10 @@ class Run(models.Model):
 
     not_before = models.DateTimeField(default=clock.now)
     expires_at = models.DateTimeField()
+    # When and how often it was sent to workers (`execution.enqueue`); the columns keep their first names.
     rung_at = models.DateTimeField(null=True, blank=True)
     rings = models.PositiveSmallIntegerField(default=0)
+    # Claims so far, and the token that the latest one drew: what `execution.claims.fence` compares.
     attempt = models.PositiveSmallIntegerField(default=0)
     lease_token = models.UUIDField(null=True, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)

@@ -1,4 +1,4 @@
-"""The plans that every deployment starts with, and what keeps a check from running on one."""
+"""Makes the plans that every deployment starts with, and says what keeps a check from running on one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def ensure_default_plans(*, deployment: Deployment, actor: Actor) -> list[Plan]:
     retired that plan. Call again after keys or consent were recorded.
     """
     Deployment.objects.select_for_update(no_key=True).get(pk=deployment.pk)
-    left_out = {each.check for each in missing_for(deployment)}
+    left_out = {missing.check for missing in missing_for(deployment)}
     for plan in Plan.objects.filter(deployments=deployment):
         left_out.update(plan.checks)
     wanted = [

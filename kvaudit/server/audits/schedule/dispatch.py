@@ -1,4 +1,4 @@
-"""From due plans to queued runs. Every slot of a plan becomes exactly one row per deployment.
+"""Queues runs for due plans. Every slot of a plan becomes exactly one row per deployment.
 
 Two beats or two dispatchers do no harm: a plan is claimed with FOR UPDATE SKIP LOCKED, and
 (plan, deployment, slot) is unique.
@@ -49,17 +49,17 @@ class Dispatched:
     plans: int = 0
     runs: int = 0
     missed: int = 0
-    rung: int = 0
+    sent: int = 0
 
 
 def dispatch() -> Dispatched:
-    """Queue what is due, write missed slots, ring the bells."""
+    """Queue what is due, write missed slots, send runs to workers."""
     done = Dispatched()
     until = time.monotonic() + LONGEST_TICK
     while time.monotonic() < until and (queued := _next_plan()) is not None:
         done.plans += 1
         done.runs += queued
-    done.rung += enqueue.ring()
+    done.sent += enqueue.enqueue_due()
     while time.monotonic() < until and done.missed < ROWS_PER_TICK:
         written = _next_gap(ROWS_PER_TICK - done.missed)
         if written is None:
@@ -85,7 +85,7 @@ def _next_plan() -> int | None:
     newest = schedule.newest(first, now)
     following = schedule.next_after(newest)
     runs = _runs(plan, newest, following)
-    Run.objects.bulk_create(runs, ignore_conflicts=True)
+    Run.objects.bulk_create(runs, ignore_conflicts=True)  # a slot that another dispatcher has written is done
     gap = {}
     if newest > first:
         gap = {"missed_from": plan.missed_from or first, "missed_before": newest}
@@ -108,6 +108,7 @@ def _runs(plan: Plan, slot: datetime, following: datetime) -> list[Run]:
                 trigger=Trigger.SCHEDULE,
                 checks=plan.checks,
                 not_before=start,
+                # The next slot asks again; but a plan of seconds leaves a worker time to come.
                 expires_at=max(following, start + timedelta(seconds=options.shortest_expiry_seconds())),
             )
         )
@@ -153,17 +154,22 @@ def _next_gap(most: int) -> int | None:
     deployments = deployments_of(plan)
     rows = []
     if last_older is not None:
-        rows += [_missed(plan, each, last_older, slots=older) for each in _there(deployments, last_older)]
+        rows += [
+            _missed(plan, deployment, last_older, slots=older)
+            for deployment in _there(deployments, last_older)
+        ]
     some = list(slots[-max(1, most // max(1, len(deployments))) :])
     for slot in some:
-        rows += [_missed(plan, each, slot) for each in _there(deployments, slot)]
+        rows += [_missed(plan, deployment, slot) for deployment in _there(deployments, slot)]
     Run.objects.bulk_create(rows, ignore_conflicts=True, batch_size=1_000)
     left = len(slots) > len(some)
     Plan.objects.filter(pk=plan.pk).update(
         missed_from=slots[0] if left else None, missed_before=some[0] if left else None
     )
     if rows:
-        overdue.open_for([(plan.pk, each.pk, some[0] if some else plan.missed_from) for each in deployments])
+        overdue.open_for(
+            [(plan.pk, deployment.pk, some[0] if some else plan.missed_from) for deployment in deployments]
+        )
         record(
             actor=DISPATCHER,
             kind="runs.missed",
@@ -177,7 +183,7 @@ def _next_gap(most: int) -> int | None:
 
 def _there(deployments: Iterable[Deployment], slot: datetime) -> list[Deployment]:
     """A deployment misses nothing before it exists."""
-    return [each for each in deployments if each.created_at <= slot]
+    return [deployment for deployment in deployments if deployment.created_at <= slot]
 
 
 def _missed(plan: Plan, deployment: Deployment, slot: datetime, slots: int = 1) -> Run:

@@ -1,4 +1,4 @@
-"""Audits that did not happen when they were due: opened once, told once, closed by the next finished run."""
+"""Notes audits that did not happen when they were due: opened once, told once, closed by the next finished run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_for(late: Sequence[tuple[int, int, datetime]]) -> int:
         )
         new = cursor.fetchall()
     names = dict(Plan.objects.filter(pk__in={plan for plan, _, _ in new}).values_list("pk", "name"))
-    alerts.tell(
+    alerts.save_and_notify(
         StateChange(
             at=clock.now(),
             deployment_id=deployment,

@@ -1,4 +1,4 @@
-"""Plans: made, changed by a new version, switched off, retired; and the default plans of a deployment."""
+"""Makes, changes (by a new version), switches off and retires plans."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def retire_plan(*, plan: Plan, actor: Actor) -> None:
 
 def _require(spec: PlanSpec, actor: Actor) -> None:
     """Whoever plans must be allowed to for every team the plan reaches; by engine alone: fleet-wide."""
-    teams = {each.team for each in spec.deployments} | ({spec.team} if spec.team else set())
+    teams = {deployment.team for deployment in spec.deployments} | ({spec.team} if spec.team else set())
     for team in sorted(teams, key=lambda each: each.pk):
         require(actor, "edit_plans", team)
     if spec.engine and spec.team is None:
@@ -201,7 +201,7 @@ def _digest(plan: Plan, spec: PlanSpec) -> str:
             "series": str(plan.series),
             "name": plan.name,
             "checks": plan.checks,
-            "deployments": sorted(each.slug for each in spec.deployments),
+            "deployments": sorted(deployment.slug for deployment in spec.deployments),
             "team": spec.team.slug if spec.team else None,
             "engine": plan.engine,
             "cron": plan.cron,

@@ -1,4 +1,4 @@
-"""When a plan is due: cron in a time zone, or an interval. Pure; all moments in and out are UTC.
+"""Computes when a plan is due: cron in a time zone, or an interval. Pure; all moments in and out are UTC.
 
 Cron has five fields and follows Debian's cron at clock changes: a fixed local time that does not
 exist runs when the clock has jumped, one that exists twice runs once; minutes or hours written with

@@ -1,4 +1,4 @@
-"""Hours in which audits may run. Pure.
+"""Decides whether a moment lies in the hours in which audits may run, and when the next ones begin. Pure.
 
 A window is ``{"days": ["mon", ...], "from": "22:00", "to": "06:00", "zone": "Europe/Berlin"}``: no
 days means every day, an end not after its start lies on the next day. No windows at all: any time.

@@ -1,4 +1,4 @@
-"""Which engine and version a deployment ran at a moment: read from its nodes' snapshots.
+"""Tells which engine and version a deployment ran at a moment, by its nodes' snapshots.
 
 A node runs a build from the snapshot that first showed it until the next one that shows another, or until
 the node's description ends. A deployment runs what any of its nodes runs.
@@ -102,7 +102,7 @@ def _swept(spans: Sequence[Span]) -> Mapping[int, tuple[list[datetime], list[str
         names: list[str] = []
         for moment, step, name in sorted(moments):
             running[name] += step
-            said = ", ".join(sorted(each for each, count in running.items() if count > 0))
+            said = ", ".join(sorted(build for build, count in running.items() if count > 0))
             if starts and starts[-1] == moment:
                 names[-1] = said
             else:

@@ -1,5 +1,5 @@
-"""Reading how a whole fleet stands: thousands of rows for a page, so what costs by the row is left to the
-database, and what costs by the parameter is sent as one."""
+"""Helps to read the state of a whole fleet: thousands of rows for a page, so what costs by the row is left to
+the database, and what costs by the parameter is sent as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of earlier runs on the same fingerprint: what one run alone cannot show.
+"""Reads numbers of earlier runs on the same fingerprint: what one run alone cannot show.
 
 Pool use that only rises, first-token times that drift, and the bound that clean runs under load give
 together. A significant change of the fingerprint starts all of them anew.
@@ -35,10 +35,10 @@ def pooled(deployment: Deployment, measures: Mapping[str, Any], since: datetime 
     """Measure ``pooled`` of a concurrency result: its counts and those of earlier runs together. The
     bound is of mix-ups that show themselves, by the least share of answers that named their marker."""
     runs = [dict(measures), *_measures(deployment, "concurrency", since)]
-    runs = [each for each in runs if _number(each.get("valid_under_load"))]
-    valid = sum(int(each["valid_under_load"]) for each in runs)
-    hits = sum(int(_number(each.get("hits_under_load")) or 0) for each in runs)
-    surfacing = min((_number(each.get("surfacing")) or 0.0 for each in runs), default=0.0)
+    runs = [run for run in runs if _number(run.get("valid_under_load"))]
+    valid = sum(int(run["valid_under_load"]) for run in runs)
+    hits = sum(int(_number(run.get("hits_under_load")) or 0) for run in runs)
+    surfacing = min((_number(run.get("surfacing")) or 0.0 for run in runs), default=0.0)
     bound = min(1.0, upper_bound(hits, valid) / surfacing) if surfacing and valid else 1.0
     return {
         "runs": len(runs),
@@ -51,8 +51,8 @@ def pooled(deployment: Deployment, measures: Mapping[str, Any], since: datetime 
 
 def _numbers(deployment: Deployment, check: str, name: str, since: datetime | None) -> tuple[float, ...]:
     """Oldest first."""
-    found = [_number(each.get(name)) for each in _measures(deployment, check, since)]
-    return tuple(reversed([each for each in found if each is not None]))
+    found = [_number(measure.get(name)) for measure in _measures(deployment, check, since)]
+    return tuple(reversed([number for number in found if number is not None]))
 
 
 def _measures(deployment: Deployment, check: str, since: datetime | None) -> Iterator[dict[str, Any]]:

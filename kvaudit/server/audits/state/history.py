@@ -1,4 +1,4 @@
-"""What only the database knows, for the checks that need it (`drift`, an edge limit in `pool`)."""
+"""Loads what only the database knows, for the checks that need it (`drift`, an edge limit in `pool`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kvaudit.auditor.readings import Fingerprint
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits.models import CheckState
-from kvaudit.server.audits.state.status import GATE
+from kvaudit.server.audits.state.deployment_status import GATE
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, NodeSnapshot
 
 
@@ -24,7 +24,7 @@ def history_for(deployment: Deployment) -> History:
 def histories(deployments: Iterable[Deployment]) -> dict[int, History]:
     """Deployment id -> history. Five queries, however many deployments."""
     wanted = list(deployments)
-    ids = [each.pk for each in wanted]
+    ids = [deployment.pk for deployment in wanted]
     now = clock.now()
     refusing = _edge_limits_seen_refusing(wanted, now)
     changed = dict(
@@ -46,20 +46,24 @@ def histories(deployments: Iterable[Deployment]) -> dict[int, History]:
     ).select_related("node"):
         previous[snapshot.node.deployment_id][snapshot.node.name] = snapshot.reference_fingerprint
     return {
-        each: History(
-            edge_limit_seen_refusing=each in refusing,
-            fingerprint_changed_at=changed.get(each),
-            gate_completed_at=_gate_completed(completed[each], changed.get(each)),
-            gate_expired=not open_gate[each].issuperset(GATE),
-            previous=previous[each],
+        pk: History(
+            edge_limit_seen_refusing=pk in refusing,
+            fingerprint_changed_at=changed.get(pk),
+            gate_completed_at=_gate_completed(completed[pk], changed.get(pk)),
+            gate_expired=not open_gate[pk].issuperset(GATE),
+            previous=previous[pk],
         )
-        for each in ids
+        for pk in ids
     }
 
 
 def _edge_limits_seen_refusing(deployments: Sequence[Deployment], now: datetime) -> set[int]:
     """Deployments whose `rejection` holds, passed, and saw the edge limit that is declared *today* refuse."""
-    declared = {each.pk: each.edge_limit for each in deployments if each.edge_limit is not None}
+    declared = {
+        deployment.pk: deployment.edge_limit
+        for deployment in deployments
+        if deployment.edge_limit is not None
+    }
     held = CheckState.objects.filter(
         deployment__in=declared,
         closed_at=None,

@@ -1,4 +1,4 @@
-"""The whole history of results, filtered, newest first, in slices of bounded cost.
+"""Searches the whole history of results, filtered, newest first, in slices of bounded cost.
 
 A filter that matches nothing must not scan ten million rows while somebody waits. Each request looks at one
 slice at most (`SLICE` rows, fewer when the time runs out), says how far back it searched, and the reader goes
@@ -60,7 +60,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HistoryPage:
     """One page. ``older`` is the key to go on below (None at the end of history); ``searched_to`` is set where
     the slice ended before the page was full."""
 
@@ -127,10 +127,10 @@ def condition(asked: Question, builds: Builds | None) -> Condition:
     return made
 
 
-def page_of(asked: Question, *, below: int | None = None, size: int = PAGE) -> Found:
+def page_of(asked: Question, *, below: int | None = None, size: int = PAGE) -> HistoryPage:
     """Results that match, newest first, below the key ``below``."""
     if asked.hopeless:
-        return Found([], Builds([]))
+        return HistoryPage([], Builds([]))
     builds = Builds.of(asked.deployments) if asked.engine or asked.version else None
     wanted = condition(asked, builds)
     lowest, top = bounds(asked, below)
@@ -155,7 +155,7 @@ def page_of(asked: Question, *, below: int | None = None, size: int = PAGE) -> F
     else:
         older, searched_to = None, None
     shown = builds or Builds.of({row.deployment_id for row in rows})
-    return Found(rows, shown, older, searched_to, min(looked, SLICE))
+    return HistoryPage(rows, shown, older, searched_to, min(looked, SLICE))
 
 
 def bounds(asked: Question, below: int | None = None) -> tuple[int, int]:

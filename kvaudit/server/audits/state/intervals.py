@@ -1,4 +1,4 @@
-"""State as intervals: what each check says of a deployment, from when to when.
+"""Keeps state as intervals: what each check says of a deployment, from when to when.
 
 Whoever writes here holds the deployment's row lock (`lock_deployments`), so that two runs of one
 deployment apply their results one after the other. A newer observation changes what is said; of an older
@@ -67,13 +67,16 @@ def expiry(at: datetime, interval: int) -> datetime:
 def lock_deployments(ids: Iterable[int]) -> dict[int, Deployment]:
     """Lock these deployments in order of id; new rows that point at them are not hindered."""
     rows = Deployment.objects.select_for_update(no_key=True, of=("self",)).select_related("team")
-    return {each.pk: each for each in rows.filter(pk__in=set(ids)).order_by("pk")}
+    return {row.pk: row for row in rows.filter(pk__in=set(ids)).order_by("pk")}
 
 
 def apply(observations: Iterable[Observation]) -> list[StateChange]:
     """Confirm, close and open intervals; returns the changes of verdict, not saved yet."""
     # Of one moment the fail comes last, so that it is what stands.
-    ordered = sorted(observations, key=lambda each: (each.at, each.verdict is Verdict.FAIL, each.result_id))
+    ordered = sorted(
+        observations,
+        key=lambda observation: (observation.at, observation.verdict is Verdict.FAIL, observation.result_id),
+    )
     if not ordered:
         return []
     held = {
@@ -81,8 +84,8 @@ def apply(observations: Iterable[Observation]) -> list[StateChange]:
         for state in CheckState.objects.filter(
             closed_at=None,
             node=None,
-            deployment_id__in={each.deployment_id for each in ordered},
-            check_id__in={each.check for each in ordered},
+            deployment_id__in={observation.deployment_id for observation in ordered},
+            check_id__in={observation.check for observation in ordered},
         )
     }
     touched: dict[int, CheckState] = {}

@@ -1,5 +1,5 @@
-"""Whether states follow from results, and runs from the ledger: asked by the gates of one deployment, by the
-verification of the ledger of all.
+"""Tells whether states follow from results, and runs from the ledger: asked by the gates of one deployment, by
+the verification of the ledger of all.
 
 What must hold of the intervals of a check, oldest first: each begins where the one before was closed (or before: an end
 may turn out to be earlier), the last one is open, each is what its result says, a pass lasts no longer than that was
@@ -15,10 +15,10 @@ from django.db import connection
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.evidence import run_proof
-from kvaudit.server.audits.execution import run_verdict as outcome
+from kvaudit.server.audits.execution import run_verdict
 from kvaudit.server.audits.models import CheckState, PrunedEvidence, Result, Run, RunState
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.ledger import record_check as rederiving
+from kvaudit.server.ledger import record_check
 from kvaudit.server.ledger.models import Entry
 
 MOST_CANDIDATES = 1_000
@@ -163,11 +163,11 @@ def pruned() -> str:
 
 def register() -> None:
     """Once, when the app starts."""
-    rederiving.derives(*run_proof.ENDS, by=runs_differing)
-    rederiving.derives(run_proof.PRUNED, by=pruned_differing)
-    rederiving.follows(unrecorded)
-    rederiving.follows(contradicted)
-    rederiving.remarks(pruned)
+    record_check.derives(*run_proof.ENDS, by=runs_differing)
+    record_check.derives(run_proof.PRUNED, by=pruned_differing)
+    record_check.follows(unrecorded)
+    record_check.follows(contradicted)
+    record_check.remarks(pruned)
 
 
 def _contiguous(deployment: int | None) -> str:
@@ -216,7 +216,7 @@ def counting(results: Iterable[Result]) -> set[int]:
         if row.verdict == Verdict.FAIL.value
         or (
             row.run.state == RunState.FINISHED
-            and getattr(outcome.counting(by_run[row.run_id])[row.check_id], "pk", None) == pk
+            and getattr(run_verdict.counting(by_run[row.run_id])[row.check_id], "pk", None) == pk
         )
     }
 

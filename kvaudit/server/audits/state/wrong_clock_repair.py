@@ -1,6 +1,6 @@
-"""What earlier releases left behind when a worker's clock was wrong: states and readings of moments that have
-not come, and fails that were kept as results but never entered state, with what came after them. Mended once, at every
-start."""
+"""Mends what earlier releases left behind when a worker's clock was wrong: states and readings of moments that
+have not come, and fails that were kept as results but never entered state, with what came after them. Mended
+once, at every start."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from kvaudit.server import clock
 from kvaudit.server.audits import alerts
 from kvaudit.server.audits.execution.outcome import interval_of
 from kvaudit.server.audits.models import Result
-from kvaudit.server.audits.state import intervals as states
-from kvaudit.server.audits.state import record_check as rederived
+from kvaudit.server.audits.state import intervals, record_check
 
 BY_CLOCK = "wrong clock"
 AT_ONCE = 200
@@ -90,9 +89,9 @@ def _enter() -> int:
 @transaction.atomic
 def _enter_some(ids: list[int]) -> int:
     results = list(Result.objects.filter(pk__in=ids).select_related("run__plan").order_by("pk"))
-    states.lock_deployments({result.deployment_id for result in results})
-    changes = states.apply(map(_observation, [*results, *_since(results)]))
-    alerts.tell(changes)
+    intervals.lock_deployments({result.deployment_id for result in results})
+    changes = intervals.apply(map(_observation, [*results, *_since(results)]))
+    alerts.save_and_notify(changes)
     return sum(change.after == Verdict.FAIL.value for change in changes)
 
 
@@ -101,20 +100,20 @@ def _since(fails: Iterable[Result]) -> list[Result]:
     that says otherwise, which the verification of the ledger takes for a state that was changed."""
     later = [
         row
-        for each in fails
+        for fail in fails
         for row in Result.objects.filter(
-            deployment_id=each.deployment_id,
-            check_id=each.check_id,
-            pk__gt=each.pk,
-            observed_at__gt=each.observed_at,
+            deployment_id=fail.deployment_id,
+            check_id=fail.check_id,
+            pk__gt=fail.pk,
+            observed_at__gt=fail.observed_at,
         ).select_related("run__plan")
     ]
-    counting = rederived.counting(later)
+    counting = record_check.counting(later)
     return [row for row in later if row.pk in counting]
 
 
-def _observation(result: Result) -> states.Observation:
-    return states.Observation(
+def _observation(result: Result) -> intervals.Observation:
+    return intervals.Observation(
         deployment_id=result.deployment_id,
         check=result.check_id,
         verdict=Verdict(result.verdict),
@@ -126,5 +125,5 @@ def _observation(result: Result) -> states.Observation:
         summary=result.summary,
         interval=interval_of(result.run),
         fingerprint=result.run.fingerprint,
-        zone=states.zone_of(result) if result.check_id == "pool" else None,
+        zone=intervals.zone_of(result) if result.check_id == "pool" else None,
     )

@@ -15,7 +15,7 @@ from kvaudit.server.audits.state.bulk_reads import Micros, among, micros
 from kvaudit.server.audits.state.bulk_reads import when as moment_of
 from kvaudit.server.checklists.evaluation import Claim
 from kvaudit.server.checklists.items import DISAGGREGATED, UNIFIED, Item, shipped
-from kvaudit.server.checklists.matrix import Cells, Items, Matrix, Rows, Subject
+from kvaudit.server.checklists.matrix import Cells, Items, Matrix, MatrixRows, Subject
 from kvaudit.server.checklists.models.claims import Attestation, Waiver
 from kvaudit.server.checklists.models.own_items import OwnItem
 from kvaudit.server.fleet.models import DeploymentQuerySet, Node, NodeSnapshot
@@ -85,7 +85,7 @@ class Facts:
         late: dict[int, int] = {}
         for since, _, pk in self._held(self._late, at):
             late[pk] = min(since, late.get(pk, since))
-        rows = Rows()
+        rows = MatrixRows()
         shown = []
         for created_at, _, pk, slug, team_id, owner, contact in self._held(self._deployments, at):
             cells = Cells(

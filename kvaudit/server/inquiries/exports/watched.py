@@ -1,4 +1,4 @@
-"""Exports that are watched: the stream counts what it sends, hears of a cancel, and leaves what a whole file comes
+"""Streams exports that are watched: counts what is sent, hears of a cancel, and leaves what a whole file comes
 to."""
 
 from __future__ import annotations

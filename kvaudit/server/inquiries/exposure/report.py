@@ -1,4 +1,4 @@
-"""The exposure statement of a deployment, out of its states and changes of capacity. Two queries."""
+"""Loads the exposure statement of a deployment, out of its states and changes of capacity. Two queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kvaudit.server import clock
 from kvaudit.server.audits.models import CheckState, Result, Run
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 from kvaudit.server.inquiries.exposure.statement import BOUNDING, CHECKS, state
-from kvaudit.server.inquiries.exposure.timespans import Held, Statement
+from kvaudit.server.inquiries.exposure.timespans import StateInterval, Statement
 from kvaudit.server.inquiries.request_logs.classification import joined
 
 _FIELDS = (
@@ -61,7 +61,7 @@ def _bound(told: Q) -> Case:
     return Case(When(told, then=Subquery(result)), default=None, output_field=TextField())
 
 
-def _held(row: tuple[Any, ...]) -> Held:
+def _held(row: tuple[Any, ...]) -> StateInterval:
     (
         check,
         verdict,
@@ -77,7 +77,7 @@ def _held(row: tuple[Any, ...]) -> Held:
         high,
         bound,
     ) = row
-    return Held(
+    return StateInterval(
         check,
         Verdict.parse(verdict),
         severity,

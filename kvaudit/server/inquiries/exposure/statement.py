@@ -1,4 +1,4 @@
-"""The exposure statement: what is known of a deployment between two moments. Pure.
+"""Computes the exposure statement: what is known of a deployment between two moments. Pure.
 
 Every instant is one of four, the worst that applies: *shown leaking*, *danger zone open*, *bounded by a valid
 pass*, *untested*. There is no "not exposed": a clean test leaves a bound, and no test leaves nothing.
@@ -15,7 +15,7 @@ from kvaudit.auditor import checks
 from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.checks.pool.numbers import zone_in_words
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.inquiries.exposure.timespans import Held, Span, Standing, Statement
+from kvaudit.server.inquiries.exposure.timespans import Span, SpanStatus, StateInterval, Statement
 
 BOUNDING = tuple(sorted(checks.where("bounds")))
 """Both must hold, passed, of one configuration, for an instant to be bounded: text that came back, and what
@@ -29,20 +29,20 @@ DIGITS = 8  # of a fingerprint, where people read it
 
 
 def state(
-    held: Iterable[Held], since: datetime, until: datetime, changes: Iterable[datetime] = ()
+    held: Iterable[StateInterval], since: datetime, until: datetime, changes: Iterable[datetime] = ()
 ) -> Statement:
     """``held``: every interval of `CHECKS` known by now, in any order: a leak that was found after ``until`` bears
     on the pass before it. ``changes``: when the deployment's capacity changed, as far as no interval in ``held``
     says so (`BY_CAPACITY`)."""
-    by: dict[str, list[Held]] = {check: [] for check in CHECKS}
+    by: dict[str, list[StateInterval]] = {check: [] for check in CHECKS}
     moved = set(changes)
     held = list(held)
-    beyond = max((until, *(each.since for each in held))) + timedelta(days=1)
-    for each in sorted(held, key=lambda h: h.since):
-        if each.check in by:
-            by[each.check].append(each)
-        if each.expired_by == BY_CAPACITY:
-            moved.add(each.end)
+    beyond = max((until, *(interval.since for interval in held))) + timedelta(days=1)
+    for interval in sorted(held, key=lambda h: h.since):
+        if interval.check in by:
+            by[interval.check].append(interval)
+        if interval.expired_by == BY_CAPACITY:
+            moved.add(interval.end)
     ends = sorted(moved)
     leaks = [span for check in checks.INCIDENT for span in _lasting(by[check], beyond, ends, _leaks, _leak)]
     broken = [
@@ -56,8 +56,8 @@ def state(
     for span in (*leaks, *dangers, *broken, *(span for found in passes.values() for span in found)):
         edges |= {moment for moment in (span.start, span.end) if since < moment < until}
     for check in BOUNDING:  # why nothing is known changes where a state does
-        for each in by[check]:
-            edges |= {moment for moment in (each.since, each.end) if since < moment < until}
+        for interval in by[check]:
+            edges |= {moment for moment in (interval.since, interval.end) if since < moment < until}
     spans: list[Span] = []
     for start, end in pairwise(sorted(edges)):
         _append(spans, _at(start, end, leaks, dangers, broken, passes, by))
@@ -72,7 +72,7 @@ def _at(
     dangers: Sequence[Span],
     broken: Sequence[Span],
     passes: Mapping[str, Sequence[Span]],
-    by: Mapping[str, Sequence[Held]],
+    by: Mapping[str, Sequence[StateInterval]],
 ) -> Span:
     """The worst that applies. Within one standing, what was looked at goes before what was not looked at again."""
     for found in (leaks, dangers):
@@ -83,30 +83,30 @@ def _at(
     missing = [check for check, span in passed.items() if span is None]
     if missing:
         why = "; ".join(_lack(check, by[check], start, leaks) for check in missing)
-        return Span(start, end, Standing.UNTESTED, why)
+        return Span(start, end, SpanStatus.UNTESTED, why)
     if failed := next((span for span in broken if span.holds(start)), None):
         return failed.cut(start, end)
     rejection, canary = passed["rejection"], passed["canary"]
     assert rejection is not None
     assert canary is not None
     if not canary.fingerprint or canary.fingerprint != rejection.fingerprint:
-        return Span(start, end, Standing.UNTESTED, _apart(canary, rejection))
+        return Span(start, end, SpanStatus.UNTESTED, _apart(canary, rejection))
     why = f"{' and '.join(BOUNDING)} had passed and nothing had expired them"
-    return Span(start, end, Standing.BOUNDED, why, canary.run, None, canary.bound, canary.fingerprint)
+    return Span(start, end, SpanStatus.BOUNDED, why, canary.run, None, canary.bound, canary.fingerprint)
 
 
 def _apart(canary: Span, rejection: Span) -> str:
     """Why two passes do not bound together: each speaks of the configuration it was seen on alone."""
     of = [
-        f"fingerprint {each.fingerprint[:DIGITS]}" if each.fingerprint else "an unknown fingerprint"
-        for each in (canary, rejection)
+        f"fingerprint {interval.fingerprint[:DIGITS]}" if interval.fingerprint else "an unknown fingerprint"
+        for interval in (canary, rejection)
     ]
     return f"canary had passed on {of[0]}, rejection on {of[1]}: no configuration is known to have had both"
 
 
-def _lack(check: str, held: Sequence[Held], moment: datetime, leaks: Sequence[Span]) -> str:
+def _lack(check: str, held: Sequence[StateInterval], moment: datetime, leaks: Sequence[Span]) -> str:
     """Why no pass of the check bounds that moment."""
-    before = [each for each in held if each.since <= moment]
+    before = [interval for interval in held if interval.since <= moment]
     if not before:
         return f"{check} had never run"
     last = before[-1]
@@ -119,96 +119,126 @@ def _lack(check: str, held: Sequence[Held], moment: datetime, leaks: Sequence[Sp
             if last.closed_at is None or last.expires_at < last.closed_at
             else (f"{check} had not run again")
         )
-    following = next((each for each in held if each.since > last.since), None)
+    following = next((interval for interval in held if interval.since > last.since), None)
     if following is not None and following.verdict is Verdict.FAIL and following.since <= last.end:
         return f"{check}'s last pass was followed by a fail"
     leak = next((span for span in leaks if _breaks(last, last.end, span)), None)
     return f"{check} had last passed before {leak.why}" if leak else f"{check} had not passed again"
 
 
-def _breaks(passed: Held, end: datetime, leak: Span) -> bool:
+def _breaks(passed: StateInterval, end: datetime, leak: Span) -> bool:
     """Whether the leak began after the pass was last confirmed, within what it would have held until."""
     return leak.last_look is None and passed.last_confirmed < leak.start <= end
 
 
 def _lasting(
-    held: Sequence[Held],
+    held: Sequence[StateInterval],
     until: datetime,
     changes: Sequence[datetime],
-    bad: Callable[[Held], bool],
-    told: Callable[[Held], Span],
+    bad: Callable[[StateInterval], bool],
+    told: Callable[[StateInterval], Span],
 ) -> list[Span]:
     """What a fail shows lasts until the same check passes or fails again, or the capacity changes. That nobody
     looked again, or that the next look decided nothing, mends nothing; that part is a span of its own, with its
     last look. The digest of an undecided run is no other configuration: a node that did not answer is not in it.
     """
     found: list[Span] = []
-    for number, each in enumerate(held):
-        if not bad(each):
+    for number, interval in enumerate(held):
+        if not bad(interval):
             continue
         later = islice(held, number + 1, None)
         decided = next((h.since for h in later if h.verdict in (Verdict.PASS, Verdict.FAIL)), until)
-        moved = next((moment for moment in changes if moment > each.last_confirmed), until)
+        moved = next((moment for moment in changes if moment > interval.last_confirmed), until)
         end = min(decided, moved, until)
-        seen = min(each.end, end)
-        span = replace(told(each), end=seen)
-        found += [span, replace(span, start=max(seen, span.start), end=end, last_look=each.last_confirmed)]
+        seen = min(interval.end, end)
+        span = replace(told(interval), end=seen)
+        found += [
+            span,
+            replace(span, start=max(seen, span.start), end=end, last_look=interval.last_confirmed),
+        ]
     return [span for span in found if span.end > span.start]
 
 
-def _leaks(each: Held) -> bool:
-    return each.verdict is Verdict.FAIL and checks.meaning(each.check, each.severity) is Meaning.LEAK
-
-
-def _leak(each: Held) -> Span:
-    why = (
-        f"{each.check} failed and showed a leak"
-        if each.severity != "critical"
-        else f"{each.check} failed critically"
+def _leaks(interval: StateInterval) -> bool:
+    return (
+        interval.verdict is Verdict.FAIL and checks.meaning(interval.check, interval.severity) is Meaning.LEAK
     )
-    return Span(each.since, each.end, Standing.LEAKING, why, each.run, fingerprint=each.fingerprint)
 
 
-def _breaks_a_boundary(each: Held) -> bool:
-    return each.verdict is Verdict.FAIL and checks.meaning(each.check, each.severity) is Meaning.BOUNDARY
+def _leak(interval: StateInterval) -> Span:
+    why = (
+        f"{interval.check} failed and showed a leak"
+        if interval.severity != "critical"
+        else f"{interval.check} failed critically"
+    )
+    return Span(
+        interval.since, interval.end, SpanStatus.LEAKING, why, interval.run, fingerprint=interval.fingerprint
+    )
 
 
-def _broken(each: Held) -> Span:
-    why = f"{each.check} had failed: where a boundary does not hold, no pass bounds"
-    return Span(each.since, each.end, Standing.UNTESTED, why, each.run, fingerprint=each.fingerprint)
+def _breaks_a_boundary(interval: StateInterval) -> bool:
+    return (
+        interval.verdict is Verdict.FAIL
+        and checks.meaning(interval.check, interval.severity) is Meaning.BOUNDARY
+    )
 
 
-def _endangers(each: Held) -> bool:
+def _broken(interval: StateInterval) -> Span:
+    why = f"{interval.check} had failed: where a boundary does not hold, no pass bounds"
+    return Span(
+        interval.since, interval.end, SpanStatus.UNTESTED, why, interval.run, fingerprint=interval.fingerprint
+    )
+
+
+def _endangers(interval: StateInterval) -> bool:
     """The pool check failing with a danger zone, or as critical as an affected or unknown disaggregated build
     makes it."""
-    return each.verdict is Verdict.FAIL and (each.zone is not None or each.severity == "critical")
+    return interval.verdict is Verdict.FAIL and (interval.zone is not None or interval.severity == "critical")
 
 
-def _danger(each: Held) -> Span:
+def _danger(interval: StateInterval) -> Span:
     why = (
-        f"prompts of {zone_in_words(each.zone)} tokens would reach the rejection path"
-        if each.zone
+        f"prompts of {zone_in_words(interval.zone)} tokens would reach the rejection path"
+        if interval.zone
         else "the pool is too small for a build that may leak at its limit"
     )
-    return Span(each.since, each.end, Standing.DANGER, why, each.run, each.zone, None, each.fingerprint)
+    return Span(
+        interval.since,
+        interval.end,
+        SpanStatus.DANGER,
+        why,
+        interval.run,
+        interval.zone,
+        None,
+        interval.fingerprint,
+    )
 
 
-def _passes(held: Sequence[Held], leaks: Sequence[Span]) -> list[Span]:
+def _passes(held: Sequence[StateInterval], leaks: Sequence[Span]) -> list[Span]:
     """A pass bounds until it is ended. Where the next thing that any check shows is a leak, it bounds only until
     its last confirmation: between that and the leak nobody looked."""
     found = []
-    for number, each in enumerate(held):
-        if each.verdict is not Verdict.PASS:
+    for number, interval in enumerate(held):
+        if interval.verdict is not Verdict.PASS:
             continue
-        end = each.end
+        end = interval.end
         following = held[number + 1] if number + 1 < len(held) else None
         if following is not None and following.verdict is Verdict.FAIL and following.since <= end:
-            end = each.last_confirmed
-        if any(_breaks(each, end, leak) for leak in leaks):
-            end = each.last_confirmed
-        if end > each.since:
+            end = interval.last_confirmed
+        if any(_breaks(interval, end, leak) for leak in leaks):
+            end = interval.last_confirmed
+        if end > interval.since:
             found.append(
-                Span(each.since, end, Standing.BOUNDED, "", each.run, None, each.bound, each.fingerprint)
+                Span(
+                    interval.since,
+                    end,
+                    SpanStatus.BOUNDED,
+                    "",
+                    interval.run,
+                    None,
+                    interval.bound,
+                    interval.fingerprint,
+                )
             )
     return found
 

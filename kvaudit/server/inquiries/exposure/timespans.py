@@ -1,4 +1,4 @@
-"""What an exposure statement is made of: standings, what was held, and spans of time. Pure."""
+"""Defines what an exposure statement is made of: states of checks, and spans of time with a status. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import StrEnum
 from kvaudit.auditor.verdict import Verdict
 
 
-class Standing(StrEnum):
+class SpanStatus(StrEnum):
     """Of an instant; in this order on the page, what is not known first."""
 
     UNTESTED = "untested"
@@ -20,7 +20,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class StateInterval:
     """An interval of a check's state (`audits.CheckState`) as far as exposure is concerned.
 
     ``zone`` is the danger zone in prompt tokens [low, high); ``bound`` the leak rate that its last pass bounds.
@@ -56,7 +56,7 @@ class Span:
 
     start: datetime
     end: datetime
-    standing: Standing
+    standing: SpanStatus
     why: str
     run: int | None = None
     zone: tuple[int, int] | None = None
@@ -85,19 +85,19 @@ class Statement:
     spans: Sequence[Span]
     dangers: Sequence[Span]  # every opening of the danger zone, also while shown leaking
 
-    def time(self, standing: Standing) -> timedelta:
+    def time(self, standing: SpanStatus) -> timedelta:
         return sum((s.length for s in self.spans if s.standing is standing), timedelta())
 
-    def unconfirmed(self, standing: Standing) -> timedelta:
+    def unconfirmed(self, standing: SpanStatus) -> timedelta:
         """How much of that time lies beyond what its last look was good for."""
         found = (s.length for s in self.spans if s.standing is standing and s.last_look is not None)
         return sum(found, timedelta())
 
-    def last_look(self, standing: Standing) -> datetime | None:
+    def last_look(self, standing: SpanStatus) -> datetime | None:
         """The latest look that such time still rests on; None where all of it was looked at."""
         return max((s.last_look for s in self.spans if s.standing is standing and s.last_look), default=None)
 
-    def share(self, standing: Standing) -> float:
+    def share(self, standing: SpanStatus) -> float:
         whole = self.until - self.since
         return self.time(standing) / whole if whole else 0.0
 
@@ -107,15 +107,15 @@ class Statement:
         return merged(span for span in self.dangers if span.zone is not None)
 
     @property
-    def worst(self) -> Standing:
+    def worst(self) -> SpanStatus:
         """What the statement as a whole comes to: bounded only where every instant was."""
-        order = (Standing.LEAKING, Standing.DANGER, Standing.UNTESTED)
-        return next((each for each in order if self.time(each)), Standing.BOUNDED)
+        order = (SpanStatus.LEAKING, SpanStatus.DANGER, SpanStatus.UNTESTED)
+        return next((status for status in order if self.time(status)), SpanStatus.BOUNDED)
 
     @property
     def largest_bound(self) -> float | None:
         """The weakest bound of all bounded spans; None when one of them states none."""
-        bounds = [span.bound for span in self.spans if span.standing is Standing.BOUNDED]
+        bounds = [span.bound for span in self.spans if span.standing is SpanStatus.BOUNDED]
         known = [bound for bound in bounds if bound is not None]
         return max(known) if known and len(known) == len(bounds) else None
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.conf import settings
 
 from kvaudit.server.inquiries.request_logs.models import RequestLog
-from kvaudit.server.inquiries.request_logs.percentiles import Odd
+from kvaudit.server.inquiries.request_logs.percentiles import TooFast
 from kvaudit.server.notify.models import Event
 from kvaudit.server.notify.services import enqueue
 
@@ -17,7 +17,7 @@ NEXT = (
 )
 
 
-def tell_too_fast(log: RequestLog, odd: Sequence[Odd]) -> None:
+def notify_too_fast(log: RequestLog, odd: Sequence[TooFast]) -> None:
     """Tell the team's channels of production prefill that is too fast to be true; of the same file only once."""
     deployment = log.deployment
     before = RequestLog.objects.of(deployment).filter(sha256=log.sha256, pk__lt=log.pk)
@@ -32,16 +32,16 @@ def tell_too_fast(log: RequestLog, odd: Sequence[Odd]) -> None:
             "event": Event.TOO_FAST.value,
             "team": deployment.team.slug,
             "deployment": deployment.slug,
-            "summary": " ".join(each.sentence for each in odd),
+            "summary": " ".join(fast.sentence for fast in odd),
             "next": NEXT,
             "url": f"{settings.BASE_URL}/d/{deployment.slug}/exposure/logs/{log.pk}/#prefill",
             "buckets": [
                 {
-                    "from": each.bucket.low, "to": each.bucket.high, "p5_seconds": each.bucket.p5, "n": each.bucket.n,
-                    "shorter_from": each.shorter.low, "shorter_to": each.shorter.high,
-                    "shorter_p5_seconds": each.shorter.p5,
+                    "from": fast.bucket.low, "to": fast.bucket.high, "p5_seconds": fast.bucket.p5, "n": fast.bucket.n,
+                    "shorter_from": fast.shorter.low, "shorter_to": fast.shorter.high,
+                    "shorter_p5_seconds": fast.shorter.p5,
                 }
-                for each in odd
+                for fast in odd
             ],
         },
         team=deployment.team,

@@ -1,4 +1,4 @@
-"""What the requests of a log are held against: lengths at times, and what stands of the deployment then. Pure.
+"""Classifies the requests of a log by length and time, and by what was known of the deployment then. Pure.
 
 A request in an open danger zone is one thing, a request while a leak was shown another; one of lengths that were
 dangerous at some time, sent while nothing was known, is neither and must not vanish: unknown is never unexposed.
@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
-from kvaudit.server.inquiries.exposure.timespans import Span, Standing, Statement
+from kvaudit.server.inquiries.exposure.timespans import Span, SpanStatus, Statement
 from kvaudit.server.inquiries.request_logs.reader import MOST_TOKENS, Request
 
 ANY_LENGTH = (0, MOST_TOKENS + 1)
@@ -74,7 +74,7 @@ class Judge:
         if request.tokens < self._lowest:
             return None
         order = (Judged.LEAKING, Judged.DANGER, Judged.UNKNOWN)
-        return next((each for each in order if self._held(request, each)), None)
+        return next((judged for judged in order if self._held(request, judged)), None)
 
     def longer(self, request: Request) -> bool:
         """Whether it came while nothing was known and is longer than every length that ever was dangerous."""
@@ -92,7 +92,7 @@ def zones_of(statement: Statement, known: Iterable[tuple[int, int]]) -> list[Zon
     found = [Zone(span.start, span.end, *span.zone) for span in statement.zones if span.zone is not None]
     lengths = joined(known) or [ANY_LENGTH]
     for standing, spans in (
-        (Judged.LEAKING, [s for s in statement.spans if s.standing is Standing.LEAKING]),
+        (Judged.LEAKING, [s for s in statement.spans if s.standing is SpanStatus.LEAKING]),
         (Judged.UNKNOWN, [s for s in statement.spans if _unknown(s)]),
     ):
         found += [
@@ -103,7 +103,7 @@ def zones_of(statement: Statement, known: Iterable[tuple[int, int]]) -> list[Zon
 
 def _unknown(span: Span) -> bool:
     """Also an open danger zone whose lengths nobody knows says nothing about a request."""
-    return span.standing is Standing.UNTESTED or (span.standing is Standing.DANGER and span.zone is None)
+    return span.standing is SpanStatus.UNTESTED or (span.standing is SpanStatus.DANGER and span.zone is None)
 
 
 def _times(spans: Sequence[Span]) -> list[tuple[datetime, datetime]]:

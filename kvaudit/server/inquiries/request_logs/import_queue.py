@@ -1,4 +1,4 @@
-"""Imports of uploaded request logs as queued work: queue, cancel, and end what nobody works on any more. How a file
+"""Queues and cancels imports of uploaded request logs, and ends those that nobody works on any more. How a file
 comes here is in `receiving`."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SILENT = timedelta(seconds=60)
 STALLED = timedelta(minutes=10)
 """An upload of which nothing came for so long has been given up; a megabyte a minute is still an upload."""
 
-RING_AGAIN = timedelta(seconds=60)
+RESEND_AFTER = timedelta(seconds=60)
 PATIENCE = timedelta(hours=6)
 """How long an import waits for a worker."""
 
@@ -47,7 +47,7 @@ def queue(work: LogImport) -> bool:
     """Let a worker read what was received; False where the import had ended meanwhile."""
     received = LogImport.objects.filter(pk=work.pk, state=ImportState.RECEIVING)
     queued = received.update(state=ImportState.QUEUED, requested_at=Now(), rung_at=Now(), seen_at=None)
-    transaction.on_commit(lambda: _ring(work.pk) if queued else None)
+    transaction.on_commit(lambda: _notify_worker(work.pk) if queued else None)
     return bool(queued)
 
 
@@ -95,13 +95,15 @@ def close_lost(only: LogImport | None = None) -> int:
 
 
 def recover() -> None:
-    """One pass of beat: close what is lost, ring again for what waits."""
+    """One pass of beat: close what is lost, send again what waits."""
     close_lost()
-    waiting = LogImport.objects.filter(state=ImportState.QUEUED, rung_at__lt=Now() - RING_AGAIN)
+    waiting = LogImport.objects.filter(state=ImportState.QUEUED, rung_at__lt=Now() - RESEND_AFTER)
     for pk in waiting.order_by("pk").values_list("pk", flat=True)[:MOST_AT_ONCE]:
         LogImport.objects.filter(pk=pk).update(rung_at=Now())
-        _ring(pk)
+        _notify_worker(pk)
 
 
-def _ring(pk: int) -> None:
-    broker.ring("kvaudit.inquiries.tasks.import_log", pk, queue="passive", waiting=f"The import {pk} waits")
+def _notify_worker(pk: int) -> None:
+    broker.notify_worker(
+        "kvaudit.inquiries.tasks.import_log", pk, queue="passive", waiting=f"The import {pk} waits"
+    )

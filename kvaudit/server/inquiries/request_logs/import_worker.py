@@ -1,4 +1,4 @@
-"""A worker's part of importing an uploaded request log: claim it, read it, keep all of it or nothing."""
+"""Imports an uploaded request log in a worker: claims it, reads it, keeps all of it or nothing."""
 
 from __future__ import annotations
 

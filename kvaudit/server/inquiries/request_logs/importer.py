@@ -1,5 +1,6 @@
-"""Importing a request log: which requests lay inside the danger zone, by tenant. Names and ids never reach the
-database in clear: they are hashed with a key of this installation; an uploaded file waits there sealed (`LogPart`)."""
+"""Imports a request log: counts which requests lay inside the danger zone, by tenant. Names and ids never reach
+the database in clear: they are hashed with a key of this installation; an uploaded file waits there sealed
+(`LogPart`)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.fleet.models import Deployment, Tenant
 from kvaudit.server.inquiries.request_logs import lengths
-from kvaudit.server.inquiries.request_logs.alerts import tell_too_fast
+from kvaudit.server.inquiries.request_logs.alerts import notify_too_fast
 from kvaudit.server.inquiries.request_logs.classification import Judge, Judged, Zone
 from kvaudit.server.inquiries.request_logs.models import PrefillBucket, RequestHit, RequestLog, TenantCount
 from kvaudit.server.inquiries.request_logs.percentiles import Percentiles, too_fast
@@ -220,7 +221,7 @@ def keep(
         first_at=tally.first_at,
         last_at=tally.last_at,
         problem_count=tally.problem_count,
-        problems=[{"line": each.line, "sentence": each.sentence} for each in tally.problems],
+        problems=[{"line": problem.line, "sentence": problem.sentence} for problem in tally.problems],
         tenants_left_out=tally.left_out,
         lengths=lengths.as_json(tally.lengths),
     )
@@ -242,7 +243,7 @@ def keep(
     PrefillBucket.objects.bulk_create(
         [PrefillBucket(log=log, low=b.low, high=b.high, n=b.n, p5=b.p5) for b in buckets]
     )
-    tell_too_fast(log, too_fast(buckets))
+    notify_too_fast(log, too_fast(buckets))
     record(
         actor=actor,
         kind="request_log.imported",

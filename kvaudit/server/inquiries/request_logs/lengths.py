@@ -1,4 +1,4 @@
-"""How long the requests of a log are: counts by length, coarse, with nothing of who asked. Pure.
+"""Counts the requests of a log by length, coarsely, with nothing of who asked. Pure.
 
 Eight buckets to each doubling, so that a bucket is no wider than an eighth of its lengths; below 64 tokens one.
 """
@@ -38,7 +38,7 @@ def as_json(counted: Mapping[int, int]) -> list[list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class RequestCount:
     """``least`` to ``most`` requests: those of buckets that lie partly inside may be on either side."""
 
     least: int
@@ -49,22 +49,22 @@ class Between:
         return f"{self.least:,}" if self.least == self.most else f"{self.least:,} to {self.most:,}"
 
 
-def between(stored: object, low: int, high: int) -> Between | None:
+def between(stored: object, low: int, high: int) -> RequestCount | None:
     """Of stored counts those of [low, high) tokens; None where they cannot be read."""
     found = _read(stored)
     if found is None:
         return None
     least = sum(number for start, end, number in found if low <= start and end <= high)
     most = sum(number for start, end, number in found if start < high and low < end)
-    return Between(least, most)
+    return RequestCount(least, most)
 
 
 def _read(stored: object) -> Sequence[tuple[int, int, int]] | None:
     if not isinstance(stored, list):
         return None
     found = []
-    for each in stored:
-        if not (isinstance(each, list) and len(each) == 3 and all(type(number) is int for number in each)):
+    for item in stored:
+        if not (isinstance(item, list) and len(item) == 3 and all(type(number) is int for number in item)):
             return None
-        found.append((each[0], each[1], each[2]))
+        found.append((item[0], item[1], item[2]))
     return found

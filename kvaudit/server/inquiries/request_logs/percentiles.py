@@ -1,4 +1,4 @@
-"""The 5th percentile of prefill seconds per length bucket, in constant memory. Pure.
+"""Computes the 5th percentile of prefill seconds per length bucket, in constant memory. Pure.
 
 A prompt that was prefilled faster than shorter ones take was not prefilled: an oddly fast long prompt is a
 leak's signature. 59 requests are the least of which the fastest bounds the 5th percentile (0.95^59 < 5 %).
@@ -75,7 +75,7 @@ def shown(seconds: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class TooFast:
     """A bucket whose p5 lies below half of that of a shorter one."""
 
     bucket: Bucket
@@ -90,7 +90,7 @@ class Odd:
         )
 
 
-def too_fast(buckets: Iterable[Bucket]) -> Sequence[Odd]:
+def too_fast(buckets: Iterable[Bucket]) -> Sequence[TooFast]:
     """Longer prompts whose fastest twentieth took less than half the time of that of shorter ones. Of the shorter
     buckets the slowest is named."""
     found = []
@@ -99,7 +99,7 @@ def too_fast(buckets: Iterable[Bucket]) -> Sequence[Odd]:
         if bucket.p5 is None:
             continue
         if slowest is not None and slowest.p5 is not None and bucket.p5 < slowest.p5 * HALF:
-            found.append(Odd(bucket, slowest))
+            found.append(TooFast(bucket, slowest))
         if slowest is None or slowest.p5 is None or bucket.p5 > slowest.p5:
             slowest = bucket
     return found

@@ -1,4 +1,5 @@
-"""What imported request logs say of production: prefill times for the `prefill` signal, and how long requests are."""
+"""Reads what imported request logs say of production: prefill times for the `prefill` signal, and how long
+requests are."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.inquiries.request_logs.lengths import Between, between
+from kvaudit.server.inquiries.request_logs.lengths import RequestCount, between
 from kvaudit.server.inquiries.request_logs.models import PrefillBucket, RequestLog
-from kvaudit.server.inquiries.request_logs.percentiles import Bucket, Odd, too_fast
+from kvaudit.server.inquiries.request_logs.percentiles import Bucket, TooFast, too_fast
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Production:
     buckets: Sequence[Bucket]
 
     @property
-    def odd(self) -> Sequence[Odd]:
+    def odd(self) -> Sequence[TooFast]:
         """Longer prompts that were prefilled faster than shorter ones. That is a warning and no verdict: only a
         nonce that is missing too shows that a prompt was not read, and production has none."""
         return too_fast(self.buckets)
@@ -39,7 +40,7 @@ def production_of(deployment: Deployment) -> Production | None:
         return None
     log = found[0].log
     return Production(
-        log.pk, log.imported_at, [Bucket(each.low, each.high, each.n, each.p5) for each in found]
+        log.pk, log.imported_at, [Bucket(bucket.low, bucket.high, bucket.n, bucket.p5) for bucket in found]
     )
 
 
@@ -52,7 +53,7 @@ class Lengths:
     requests: int
     counts: object
 
-    def between(self, low: int, high: int) -> Between | None:
+    def between(self, low: int, high: int) -> RequestCount | None:
         """Requests of [low, high) tokens; None where the counts cannot be read."""
         return between(self.counts, low, high)
 

@@ -1,4 +1,4 @@
-"""Reading a request log: CSV or JSON lines, one request a line, in constant memory. Pure.
+"""Reads a request log: CSV or JSON lines, one request a line, in constant memory. Pure.
 
 Columns: ``time``, ``prompt_tokens``, ``tenant``, ``id`` and, optional, ``prefill_seconds``; some other usual
 names are understood. A line that cannot be read is a problem with its number, never the end of the import.

@@ -17,23 +17,23 @@ MOST_LENGTHS = 5  # in a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HitFilter:
     zones: Sequence[Zone]
     problem: str = ""
 
 
-def zones(deployment: Deployment, statement: Statement, low: str, high: str) -> Asked:
+def zones(deployment: Deployment, statement: Statement, low: str, high: str) -> HitFilter:
     """``low`` and ``high`` as they were typed; where both are empty, every zone that was open, at its own time, and
     beside it the times shown leaking or not known, with every length that is known of the deployment since."""
     if not low.strip() and not high.strip():
-        return Asked(zones_of(statement, known_lengths(deployment, statement.since)))
+        return HitFilter(zones_of(statement, known_lengths(deployment, statement.since)))
     first, last = _tokens(low) if low.strip() else 0, _tokens(high) if high.strip() else MOST_TOKENS
     if first is None or last is None or first >= last:
-        return Asked(
+        return HitFilter(
             [],
             "The lengths are whole numbers of tokens, the lower one first: for instance 681274 and 1048570.",
         )
-    return Asked([Zone(statement.since, statement.until, first, last)])
+    return HitFilter([Zone(statement.since, statement.until, first, last)])
 
 
 def _tokens(text: str) -> int | None:

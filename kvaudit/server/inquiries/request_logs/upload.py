@@ -1,5 +1,5 @@
-"""Taking in a request log that is sent by a browser: as it comes it is sealed and stored, part by part. Nothing of it
-lies anywhere in clear, and no more of it than one part in memory."""
+"""Receives a request log from a browser: as it comes it is sealed and stored, part by part. Nothing of it lies
+anywhere in clear, and no more of it than one part in memory."""
 
 from __future__ import annotations
 
@@ -103,6 +103,7 @@ class Receiver:
             self._look_at(part, whole)
         work = self._tell()
         row = LogPart(work=work, number=self._number)
+        # Latin-1 takes any byte: what is sealed is text, and the file need not be UTF-8 in the middle of a part.
         row.sealed = seal(part.decode("latin-1"), place_of(row, "sealed"))
         row.save()
         self._number += 1

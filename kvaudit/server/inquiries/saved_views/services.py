@@ -1,5 +1,5 @@
-"""Saving, sharing and removing views of the pages that have filters. A view is its owner's; nobody else can
-change it."""
+"""Saves, shares and removes views of the pages that have filters. A view is its owner's; nobody else can change
+it."""
 
 from __future__ import annotations
 

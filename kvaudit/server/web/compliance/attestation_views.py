@@ -40,7 +40,7 @@ def attestation(request: SignedIn, pk: int) -> HttpResponse:
         "now": clock.now(),
         "attestation": found,
         "scope": scope,
-        "item": next((each for each in items_of(scope.team) if each.key == found.item), None),
+        "item": next((item for item in items_of(scope.team) if item.key == found.item), None),
         "in_force": found.in_force(),
         "form": form,
         "may_end": found.in_force() and can(request.user, "attest", scope.team) and (mine or approver),
@@ -65,8 +65,6 @@ def evidence(request: SignedIn, pk: int) -> HttpResponseBase:
 
 
 def _attestation_or_404(user: User, pk: int) -> Attestation:
-    if pk > 2**63 - 1:
-        raise Http404
     rows = Attestation.objects.visible_to(user).select_related(
         "deployment__team", "team", "author", "ended_by", "evidence"
     )

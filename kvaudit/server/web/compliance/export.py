@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kvaudit.server.checklists.evaluation import Cell, Claim, Status
-from kvaudit.server.checklists.matrix import Matrix, Row
+from kvaudit.server.checklists.matrix import Matrix, MatrixRow
 from kvaudit.server.checklists.models import Attestation, Waiver
 
 COLUMNS = (
@@ -17,7 +17,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def export_rows(matrix: Matrix, rows: Sequence[Row]) -> Iterator[Sequence[object]]:
+def export_rows(matrix: Matrix, rows: Sequence[MatrixRow]) -> Iterator[Sequence[object]]:
     """A line per cell, header first; the same cells as on the page."""
     yield COLUMNS
     words = words_of(claims_of(rows))
@@ -59,37 +59,37 @@ def claim_of(cell: Cell) -> tuple[str, Claim] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ClaimedCell:
     """A cell that stands by a claim."""
 
-    row: Row
+    row: MatrixRow
     key: str
     what: str
     claim: Claim
 
 
-def claims_of(rows: Sequence[Row]) -> list[Held]:
+def claims_of(rows: Sequence[MatrixRow]) -> list[ClaimedCell]:
     """Every cell of these rows that stands by somebody's word; no other cell is made for it."""
     return [
-        Held(row, key, *claim)
+        ClaimedCell(row, key, *claim)
         for row in rows
         for key, status in row.statuses.items()
         if status in (Status.WAIVED, Status.ATTESTED) and (claim := claim_of(row.cells[key]))
     ]
 
 
-def words_of(held: Sequence[Held]) -> Mapping[tuple[str, int], str]:
+def words_of(held: Sequence[ClaimedCell]) -> Mapping[tuple[str, int], str]:
     """(what, key) -> the reason of each waiver and the statement of each attestation. Two queries."""
     words: dict[tuple[str, int], str] = {}
     for what, model, column in (("waiver", Waiver, "reason"), ("attestation", Attestation, "statement")):
-        keys = {each.claim.pk for each in held if each.what == what}
+        keys = {claim.claim.pk for claim in held if claim.what == what}
         texts = model._default_manager.filter(pk__in=keys).values_list("pk", column)
         words |= {(what, pk): text for pk, text in texts}
     return words
 
 
 @dataclass(frozen=True, slots=True)
-class Stood:
+class CellByWord:
     """A cell that stands by somebody's word, for the print: where, whose, why, until when."""
 
     what: str
@@ -102,16 +102,16 @@ class Stood:
     until: datetime | None
 
 
-def stood_by_word(rows: Sequence[Row]) -> list[Stood]:
+def cells_by_word(rows: Sequence[MatrixRow]) -> list[CellByWord]:
     """Every cell of these rows that does not stand by checks alone."""
     held = claims_of(rows)
     words = words_of(held)
     return [
-        Stood(
-            each.what, each.claim.pk, each.row.deployment.slug, each.key, each.claim.author, each.claim.approver,
-            words[each.what, each.claim.pk], each.row.cells[each.key].until,
+        CellByWord(
+            claim.what, claim.claim.pk, claim.row.deployment.slug, claim.key, claim.claim.author, claim.claim.approver,
+            words[claim.what, claim.claim.pk], claim.row.cells[claim.key].until,
         )
-        for each in held
+        for claim in held
     ]  # fmt: skip
 
 

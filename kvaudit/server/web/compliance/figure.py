@@ -13,7 +13,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.models import User
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.models import DailyCount
-from kvaudit.server.web.kit.figure import Cell, Figure, Trace, Twin, layout, said
+from kvaudit.server.web.kit.figure import Cell, Figure, Trace, Twin, hover_text, layout
 
 WEEKS = 26
 NAME = "compliance-trend"
@@ -110,7 +110,7 @@ def build(weeks: Sequence[Week]) -> tuple[list[Trace], dict[str, Any]]:
                 },
                 "hoverinfo": "text",
                 "hovertext": [
-                    said(f"{name}: {n:,} of {total:,} cells", f"week to {day.isoformat()}") if n else ""
+                    hover_text(f"{name}: {n:,} of {total:,} cells", f"week to {day.isoformat()}") if n else ""
                     for (day, _), n, total in zip(weeks, counts, totals, strict=True)
                 ],
                 "textposition": "none",

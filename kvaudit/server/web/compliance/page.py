@@ -15,7 +15,7 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.checklists import options
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.items import Item
-from kvaudit.server.checklists.matrix import WORST_FIRST, Matrix, Row
+from kvaudit.server.checklists.matrix import WORST_FIRST, Matrix, MatrixRow
 from kvaudit.server.checklists.models import Assessed, Attestation, Waiver
 from kvaudit.server.web.kit import listing, untrusted
 from kvaudit.server.web.kit.listing import choice, parsed, position, text
@@ -96,13 +96,13 @@ def matrix_of(user: User, moment: datetime | None) -> Matrix:
     return Assessed.objects.visible_to(user).existing(moment).standings(moment=moment)
 
 
-def columns_of(matrix: Matrix, rows: Sequence[Row]) -> list[Item]:
+def columns_of(matrix: Matrix, rows: Sequence[MatrixRow]) -> list[Item]:
     """The shipped items, and the own items of the teams in sight."""
     teams = {row.deployment.team_id for row in rows}
     return [item for item in matrix.items if item.team_id is None or item.team_id in teams]
 
 
-def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
+def matching(rows: Sequence[MatrixRow], filters: Filters) -> list[MatrixRow]:
     """Rows that satisfy the filters, in the order asked for."""
     kept = list(rows)
     if words := filters.q.lower().split():
@@ -116,25 +116,25 @@ def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
     return sorted(kept, key=lambda row: sort_key(row, filters.sort))
 
 
-def _searched(row: Row) -> str:
+def _searched(row: MatrixRow) -> str:
     each = row.deployment
     return f"{each.slug} {each.team.slug} {each.owner}".lower()
 
 
-def _status(row: Row, item: str) -> Status:
+def _status(row: MatrixRow, item: str) -> Status:
     return row.statuses[item] if item else row.status
 
 
-def sort_key(row: Row, sort: str) -> str:
+def sort_key(row: MatrixRow, sort: str) -> str:
     """The sort key as text: unique, and what the URL of a page carries."""
     if sort == "risk":
         return f"{_RANK[row.status]}~{row.deployment.slug}"
     return f"{row.deployment.team.slug if sort == 'team' else ''}~{row.deployment.slug}"
 
 
-def roll_up(rows: Sequence[Row], name: str = "") -> TeamLine:
+def roll_up(rows: Sequence[MatrixRow], name: str = "") -> TeamLine:
     by_status = Counter(row.status for row in rows)
-    # Most deployments share their statuses with others (`checklists.matrix.Rows`).
+    # Most deployments share their statuses with others (`checklists.matrix.MatrixRows`).
     alike = Counter(id(row.statuses) for row in rows)
     pairs: Counter[tuple[str, Status]] = Counter()
     for which, statuses in {id(row.statuses): row.statuses for row in rows}.items():
@@ -152,9 +152,9 @@ def roll_up(rows: Sequence[Row], name: str = "") -> TeamLine:
     )
 
 
-def by_team(rows: Sequence[Row]) -> list[TeamLine]:
+def by_team(rows: Sequence[MatrixRow]) -> list[TeamLine]:
     """One line per team, by name."""
-    teams: dict[str, list[Row]] = {}
+    teams: dict[str, list[MatrixRow]] = {}
     for row in rows:
         teams.setdefault(row.deployment.team.slug, []).append(row)
     return [roll_up(teams[name], name) for name in sorted(teams)]

@@ -14,9 +14,8 @@ from django.utils.safestring import SafeString
 from kvaudit.server.audits.state.bulk_reads import micros
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.items import Item
-from kvaudit.server.checklists.matrix import Row
-from kvaudit.server.web.kit import times as moments
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.checklists.matrix import MatrixRow
+from kvaudit.server.web.kit import times, untrusted
 from kvaudit.server.web.kit.parts.item_badges import NAMES, WORDS, mark, shape
 
 LONG = {
@@ -30,7 +29,7 @@ LONG = {
 }
 
 
-def drawn(row: Row, columns: Sequence[Item], suffix: str, now: datetime) -> SafeString:
+def drawn(row: MatrixRow, columns: Sequence[Item], suffix: str, now: datetime) -> SafeString:
     """A row of the matrix. By hand: a page has a hundred, of more than a thousand cells. Ages are told from ``now``;
     ``suffix`` is the query string of the moment that is shown."""
     each = row.deployment
@@ -38,17 +37,19 @@ def drawn(row: Row, columns: Sequence[Item], suffix: str, now: datetime) -> Safe
     owner = f" · {untrusted.inline(each.owner, 60)}" if each.owner else ""
     late = ""
     if row.overdue_since:
-        late = f'<div class="small"><span class="warn">overdue</span> {moments.age(row.overdue_since, now)}</div>'
+        late = (
+            f'<div class="small"><span class="warn">overdue</span> {times.age(row.overdue_since, now)}</div>'
+        )
     return SafeString(
         f'<tr>\n  <th scope="row"><a href="{address}">{untrusted.inline(each.slug, 60)}</a>'
         f'<div class="small soft">{untrusted.inline(each.team.slug, 40)}{owner}</div></th>\n'
         f'  <td data-label="Standing">{mark(row.status)}'
-        f'<div class="small soft">since {moments.age(row.since, now)}</div>{late}</td>\n'
+        f'<div class="small soft">since {times.age(row.since, now)}</div>{late}</td>\n'
         f"  {_cells(row, columns, address, escape(suffix), now)}\n</tr>\n"
     )
 
 
-def _cells(row: Row, columns: Sequence[Item], home: str, end: str, now: datetime) -> str:
+def _cells(row: MatrixRow, columns: Sequence[Item], home: str, end: str, now: datetime) -> str:
     """Each linked to its evidence below ``home``, the deployment's address, escaped as ``end`` is; an item of
     another team is blank."""
     at = micros(now)
@@ -72,7 +73,7 @@ def _cells(row: Row, columns: Sequence[Item], home: str, end: str, now: datetime
             f'title="{label}: {LONG[status]}; {_escaped(cell.reason)}">'
             f'<span class="verdict verdict-{NAMES[status]}">{shape(status)}'
             f'<span class="word">{WORDS[status]}</span></span>'
-            f'<span class="soft">{moments.brief(timedelta(microseconds=at - cell.began))}</span></a>{extra}</td>'
+            f'<span class="soft">{times.brief(timedelta(microseconds=at - cell.began))}</span></a>{extra}</td>'
         )
     return "".join(shown)
 

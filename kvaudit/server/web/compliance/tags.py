@@ -9,12 +9,12 @@ from django import template
 from django.utils.safestring import SafeString
 
 from kvaudit.server.checklists.items import Item
-from kvaudit.server.checklists.matrix import Row
+from kvaudit.server.checklists.matrix import MatrixRow
 from kvaudit.server.web.compliance import rows
 
 register = template.Library()
 
 
 @register.simple_tag(takes_context=True)
-def compliance_row(context: Mapping[str, Any], row: Row, columns: Sequence[Item]) -> SafeString:
+def compliance_row(context: Mapping[str, Any], row: MatrixRow, columns: Sequence[Item]) -> SafeString:
     return rows.drawn(row, columns, context.get("suffix", ""), context["moment"])

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from kvaudit.server import clock
 from kvaudit.server.checklists.evaluation import Status
-from kvaudit.server.checklists.matrix import Matrix, Row
+from kvaudit.server.checklists.matrix import Matrix, MatrixRow
 from kvaudit.server.checklists.models import Waiver
 from kvaudit.server.web.compliance import export
 from kvaudit.server.web.compliance import figure as trend
@@ -22,7 +22,7 @@ from kvaudit.server.web.kit.csv_file import streamed
 from kvaudit.server.web.kit.figure import answer
 from kvaudit.server.web.kit.listing import sorted_page
 from kvaudit.server.web.kit.page import SignedIn, page, refused, zone_of
-from kvaudit.server.web.kit.parts.saved_views import shelf_of
+from kvaudit.server.web.kit.parts.saved_views import saved_views_of
 
 PRINTED_AT_ONCE = 50
 
@@ -52,7 +52,7 @@ def compliance(request: SignedIn) -> HttpResponse:
         "sorts": table.SORTS.items(),
         "figure": trend.figure_of(request.user, filters.team),
         "waiting": Waiver.objects.to_decide_by(request.user, now).count(),
-        "saved": shelf_of(request, "compliance"),
+        "saved": saved_views_of(request, "compliance"),
     }
     return render(request, "compliance/compliance.html", context)
 
@@ -67,13 +67,13 @@ def printed(request: SignedIn) -> HttpResponseBase:
     found = table.matching(matrix.rows, filters)
     context = _context(matrix, found, filters) | {
         "columns": table.columns_of(matrix, found),
-        "by_word": export.stood_by_word(found),
+        "by_word": export.cells_by_word(found),
     }
     frame = render_to_string("compliance/print.html", context, request)
     return StreamingHttpResponse(_printed(frame, found, context, request.user.zone))
 
 
-def _printed(frame: str, rows: list[Row], context: dict[str, Any], zone: str) -> Iterator[str]:
+def _printed(frame: str, rows: list[MatrixRow], context: dict[str, Any], zone: str) -> Iterator[str]:
     head, _, foot = frame.partition("<!-- rows -->")
     yield head
     for start in range(0, len(rows), PRINTED_AT_ONCE):
@@ -104,7 +104,7 @@ def figure(request: SignedIn) -> HttpResponse:
     return answer(*trend.build(trend.weeks_of(request.user, team)))
 
 
-def _context(matrix: Matrix, found: list[Row], filters: table.Filters) -> dict[str, Any]:
+def _context(matrix: Matrix, found: list[MatrixRow], filters: table.Filters) -> dict[str, Any]:
     everything = table.roll_up(matrix.rows)
     standing, said = table.sentence(everything)
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.db.models import Q
-from django.http import Http404, HttpResponse, HttpResponseBadRequest
+from django.http import HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect, render
 
 from kvaudit.server import clock
@@ -43,7 +43,9 @@ def waivers(request: SignedIn) -> HttpResponse:
         "held": held,
         "idle": idle_waivers(held, _concerned(request.user, held)) if held else [],
         "past": [each for each in past[:MOST_PAST] if each.state(now) not in ("pending", "in force")],
-        "endings": [each for each in compliance.ending(request.user, now) if each.what == "attestation"],
+        "endings": [
+            ending for ending in compliance.ending(request.user, now) if ending.what == "attestation"
+        ],
         "soon": now + options.warning(),
         "longest": options.longest_waiver().days,
     }
@@ -92,7 +94,7 @@ def waiver(request: SignedIn, pk: int) -> HttpResponse:
         "now": now,
         "waiver": found,
         "scope": scope,
-        "item": next((each for each in items_of(scope.team) if each.key == found.item), None),
+        "item": next((item for item in items_of(scope.team) if item.key == found.item), None),
         "state": state,
         "form": form,
         "mine": mine,
@@ -103,6 +105,4 @@ def waiver(request: SignedIn, pk: int) -> HttpResponse:
 
 
 def _waiver_or_404(user: User, pk: int) -> Waiver:
-    if pk > 2**63 - 1:
-        raise Http404
     return get_object_or_404(Waiver.objects.visible_to(user).select_related(*_JOINED), pk=pk)

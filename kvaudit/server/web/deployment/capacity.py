@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from kvaudit.auditor.checks.pool.numbers import required_tokens
-from kvaudit.server.inquiries.request_logs.lengths import Between
+from kvaudit.server.inquiries.request_logs.lengths import RequestCount
 from kvaudit.server.inquiries.request_logs.production import Lengths
 from kvaudit.server.web.kit.measure_values import count, real, rows, tokens
 
@@ -38,11 +38,11 @@ class Ranks:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RefusedRequests:
     """Requests of a log that an edge limit would refuse: longer than the edge and not longer than the context.
     ``log`` is the log's primary key, ``requests`` how many it holds."""
 
-    refused: Between
+    refused: RequestCount
     requests: int
     log: int
     imported_at: datetime
@@ -64,7 +64,7 @@ class Capacity:
     ranks: Ranks | None  # None where a rank is unknown
     at_edge: int | None  # requests of the edge's length at once in the pool as it is
     declared_edge: int | None
-    asked: Asked | None = None  # None without a log that says how long requests are
+    asked: RefusedRequests | None = None  # None without a log that says how long requests are
 
     @property
     def missing(self) -> int:
@@ -146,11 +146,11 @@ def capacity_of(measures: Mapping[str, Any] | None, lengths: Lengths | None = No
     )
 
 
-def _asked(lengths: Lengths | None, edge: int, context: int) -> Asked | None:
+def _asked(lengths: Lengths | None, edge: int, context: int) -> RefusedRequests | None:
     if lengths is None or edge >= context:
         return None
     refused = lengths.between(edge + 1, context + 1)
-    return Asked(refused, lengths.requests, lengths.log, lengths.imported_at) if refused else None
+    return RefusedRequests(refused, lengths.requests, lengths.log, lengths.imported_at) if refused else None
 
 
 def _part(part: int) -> str:
@@ -163,21 +163,21 @@ def _at_once(measures: Mapping[str, Any], pool: int, length: int) -> int | None:
         return None
     held = []
     for ranks in _nodes(measures, pool):
-        if any(each is None for each in ranks):
+        if any(rank is None for rank in ranks):
             return None
-        held.append(sum((each or 0) // length for each in ranks))
+        held.append(sum((rank or 0) // length for rank in ranks))
     return min(held)
 
 
 def _ranks(measures: Mapping[str, Any], pool: int, required: int, context: int) -> Ranks | None:
     known = []
     for ranks in _nodes(measures, pool):
-        known.append([each for each in ranks if each is not None])
+        known.append([rank for rank in ranks if rank is not None])
         if len(known[-1]) < len(ranks):
             return None
-    every = [each for ranks in known for each in ranks]
+    every = [rank for ranks in known for rank in ranks]
     lacking = [required - each for each in every if each < required]
-    at_once = min(sum(max(each, required) // context for each in ranks) for ranks in known)
+    at_once = min(sum(max(rank, required) // context for rank in ranks) for ranks in known)
     return Ranks(len(every), len(lacking), sum(lacking), at_once)
 
 

@@ -11,14 +11,15 @@ from kvaudit.auditor.verdict import SEVERITIES, Verdict
 from kvaudit.server.audits.models import Plan, Result, Run, RunState
 from kvaudit.server.audits.schedule.defaults import Missing as WaitingCheck
 from kvaudit.server.audits.schedule.defaults import missing_for
-from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus, status_of
+from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
+from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from kvaudit.server.fleet.session_approval import held_back
 from kvaudit.server.web.kit.parts import checks
 from kvaudit.server.web.kit.parts.audit_kinds import able_active
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_of
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
-from kvaudit.server.web.kit.parts.readings import Line, main_lines, notes, other_lines
+from kvaudit.server.web.kit.parts.readings import ReadingLine, main_lines, notes, other_lines
 from kvaudit.server.web.kit.parts.run_progress import waiting
 
 RECENT_RUNS = 15
@@ -36,8 +37,8 @@ class CheckRow:
 class NodeRow:
     node: Node
     snapshot: NodeSnapshot | None
-    lines: Sequence[Line]
-    others: Sequence[Line]
+    lines: Sequence[ReadingLine]
+    others: Sequence[ReadingLine]
     notes: Sequence[str]
 
 

@@ -8,36 +8,35 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from kvaudit.server.inquiries.exposure.timespans import Span, Standing, Statement
+from kvaudit.server.inquiries.exposure.timespans import Span, SpanStatus, Statement
 from kvaudit.server.inquiries.models import RequestLog
-from kvaudit.server.web.kit import times as moments
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit import times, untrusted
 from kvaudit.server.web.kit.times import parse_moment
 
 WIDTH = 1000.0  # units of the drawing's viewBox
 DEFAULT = timedelta(days=30)
 LONGEST = timedelta(days=3_660)
 CSS = {
-    Standing.UNTESTED: "untested",
-    Standing.LEAKING: "leaking",
-    Standing.DANGER: "danger",
-    Standing.BOUNDED: "bounded",
+    SpanStatus.UNTESTED: "untested",
+    SpanStatus.LEAKING: "leaking",
+    SpanStatus.DANGER: "danger",
+    SpanStatus.BOUNDED: "bounded",
 }
 FILLS = {"untested": "url(#hatch-unsure)", "danger": "url(#hatch-danger)"}  # drawn in kit/shapes.html
 VERDICTS = {
-    Standing.UNTESTED: "inconclusive",
-    Standing.LEAKING: "fail",
-    Standing.DANGER: "fail",
-    Standing.BOUNDED: "pass",
+    SpanStatus.UNTESTED: "inconclusive",
+    SpanStatus.LEAKING: "fail",
+    SpanStatus.DANGER: "fail",
+    SpanStatus.BOUNDED: "pass",
 }
 MEANING = {
-    Standing.UNTESTED: "No valid pass of canary and rejection on one fingerprint covers this time, and nothing was "
+    SpanStatus.UNTESTED: "No valid pass of canary and rejection on one fingerprint covers this time, and nothing was "
     "found: not known.",
-    Standing.LEAKING: "A check saw foreign text, or answers that did not come from their prompts; nothing has shown "
+    SpanStatus.LEAKING: "A check saw foreign text, or answers that did not come from their prompts; nothing has shown "
     "since that it ended.",
-    Standing.DANGER: "Prompts longer than the pool would be accepted and reach the path that leaks, and nothing has "
+    SpanStatus.DANGER: "Prompts longer than the pool would be accepted and reach the path that leaks, and nothing has "
     "shown that it ended. Whether any came, a request log tells.",
-    Standing.BOUNDED: "Canary and rejection passed on this fingerprint; they bound the rate of leaks, they do not "
+    SpanStatus.BOUNDED: "Canary and rejection passed on this fingerprint; they bound the rate of leaks, they do not "
     "exclude one.",
 }
 
@@ -55,7 +54,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BarPiece:
     """A rectangle of the bar, in units of the viewBox."""
 
     x: float
@@ -70,7 +69,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    standing: Standing
+    standing: SpanStatus
     verdict: str
     time: timedelta
     share: str
@@ -118,23 +117,21 @@ def _day(when: datetime) -> str:
 def sentence(statement: Statement, logs: Sequence[RequestLog] = ()) -> str:
     """The answer to "was anybody exposed?": what the deployment was shown to do and, of a leak, what the newest of
     ``logs`` that speaks of it counts: that a request met it, no check of ours can see. Never no."""
-    untested, share = statement.time(Standing.UNTESTED), _share(statement, Standing.UNTESTED)
+    untested, share = statement.time(SpanStatus.UNTESTED), _share(statement, SpanStatus.UNTESTED)
     gap = f" Nothing is known of {_time(untested)} ({share}) of it." if untested else ""
-    if statement.worst is Standing.LEAKING:
-        leaking = _time(statement.time(Standing.LEAKING))
-        met = f"{_unseen(statement, Standing.LEAKING)} {_met(statement, logs)}"
-        if danger := statement.time(Standing.DANGER):
-            met += (
-                f" For another {_time(danger)} the danger zone was open.{_unseen(statement, Standing.DANGER)}"
-            )
+    if statement.worst is SpanStatus.LEAKING:
+        leaking = _time(statement.time(SpanStatus.LEAKING))
+        met = f"{_unseen(statement, SpanStatus.LEAKING)} {_met(statement, logs)}"
+        if danger := statement.time(SpanStatus.DANGER):
+            met += f" For another {_time(danger)} the danger zone was open.{_unseen(statement, SpanStatus.DANGER)}"
         return f"It was shown leaking for {leaking}.{met}{gap}"
-    if statement.worst is Standing.DANGER:
+    if statement.worst is SpanStatus.DANGER:
         return (
-            f"Possibly: the danger zone was open for {_time(statement.time(Standing.DANGER))}; no test showed a leak, "
-            f"and a request in it may have met one.{_unseen(statement, Standing.DANGER)}{gap}"
+            f"Possibly: the danger zone was open for {_time(statement.time(SpanStatus.DANGER))}; "
+            f"no test showed a leak, and a request in it may have met one.{_unseen(statement, SpanStatus.DANGER)}{gap}"
         )
-    if statement.worst is Standing.UNTESTED:
-        bounded = statement.time(Standing.BOUNDED)
+    if statement.worst is SpanStatus.UNTESTED:
+        bounded = statement.time(SpanStatus.BOUNDED)
         rest = f" For the other {_time(bounded)} {_bounded(statement)}" if bounded else ""
         return f"Not known: {_time(untested)} ({share}) of this window is untested.{rest}"
     return f"Not shown at any time: throughout, {_bounded(statement)} That is a bound, not a no."
@@ -142,7 +139,7 @@ def sentence(statement: Statement, logs: Sequence[RequestLog] = ()) -> str:
 
 def _met(statement: Statement, logs: Sequence[RequestLog]) -> str:
     """Whether a request came while it leaked, as far as a log of that time says so."""
-    leaks = [span for span in statement.spans if span.standing is Standing.LEAKING]
+    leaks = [span for span in statement.spans if span.standing is SpanStatus.LEAKING]
     log = next((log for log in logs if any(s.start < log.until and log.since < s.end for s in leaks)), None)
     if log is None or log.leaking is None:
         return "Whether anybody’s request met it, only a request log can tell: import one."
@@ -154,7 +151,7 @@ def _met(statement: Statement, logs: Sequence[RequestLog]) -> str:
     )
 
 
-def _unseen(statement: Statement, standing: Standing) -> str:
+def _unseen(statement: Statement, standing: SpanStatus) -> str:
     """How much of it goes on only because nobody looked again, or looking decided nothing."""
     last = statement.last_look(standing)
     if last is None:
@@ -182,10 +179,10 @@ def _bounded(statement: Statement) -> str:
 
 
 def _time(length: timedelta) -> str:
-    return moments.duration(length.total_seconds())
+    return times.duration(length.total_seconds())
 
 
-def _share(statement: Statement, standing: Standing) -> str:
+def _share(statement: Statement, standing: SpanStatus) -> str:
     share = statement.share(standing)
     if 0 < share < 0.001:
         return "under 0.1\u00a0%"
@@ -198,24 +195,24 @@ def totals(statement: Statement) -> list[Total]:
     """Gaps first."""
     return [
         Total(each, VERDICTS[each], statement.time(each), _share(statement, each), MEANING[each], CSS[each])
-        for each in Standing
+        for each in SpanStatus
     ]
 
 
-def pieces(statement: Statement) -> list[Piece]:
+def pieces(statement: Statement) -> list[BarPiece]:
     """The bar's rectangles, gaps drawn first, the worst last so that the shortest leak stays visible."""
     whole = (statement.until - statement.since).total_seconds() or 1.0
-    order = (Standing.UNTESTED, Standing.BOUNDED, Standing.DANGER, Standing.LEAKING)
+    order = (SpanStatus.UNTESTED, SpanStatus.BOUNDED, SpanStatus.DANGER, SpanStatus.LEAKING)
     found = []
     for standing in order:
         for span in statement.spans:
             if span.standing is standing:
                 x = (span.start - statement.since).total_seconds() / whole * WIDTH
                 width = (span.end - span.start).total_seconds() / whole * WIDTH
-                least = 3.0 if standing in (Standing.LEAKING, Standing.DANGER) else 0.0
+                least = 3.0 if standing in (SpanStatus.LEAKING, SpanStatus.DANGER) else 0.0
                 width = max(width, least)
                 x = min(x, WIDTH - width)
-                found.append(Piece(round(x, 2), round(width, 2), CSS[standing], _title(span)))
+                found.append(BarPiece(round(x, 2), round(width, 2), CSS[standing], _title(span)))
     return found
 
 
@@ -226,7 +223,7 @@ def _title(span: Span) -> str:
 
 def described(statement: Statement) -> str:
     """What the bar shows, for those who do not see it."""
-    return ", ".join(f"{each.standing} {each.share}" for each in totals(statement))
+    return ", ".join(f"{total.standing} {total.share}" for total in totals(statement))
 
 
 def rows(statement: Statement) -> Sequence[tuple[Span, str, str, str]]:

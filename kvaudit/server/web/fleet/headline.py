@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.web.fleet.page import Row
+from kvaudit.server.web.fleet.page import FleetRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,14 +14,14 @@ class Headline:
     verdict: Verdict
     sentence: str
     rest: Sequence[tuple[Verdict, str]]  # what the others are, to be looked at one by one
-    at_risk: Sequence[Row]
+    at_risk: Sequence[FleetRow]
     total: int
 
 
-def headline(rows: Sequence[Row]) -> Headline:
+def headline(rows: Sequence[FleetRow]) -> Headline:
     """Whether anybody is at risk, in one sentence with numbers. Unknown is said as unknown."""
     total = len(rows)
-    by: dict[Verdict, list[Row]] = {verdict: [] for verdict in Verdict}
+    by: dict[Verdict, list[FleetRow]] = {verdict: [] for verdict in Verdict}
     for row in rows:
         by[row.status.verdict].append(row)
     fails = sorted(by[Verdict.FAIL], key=lambda row: row.slug)

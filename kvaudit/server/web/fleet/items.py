@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.auditor.verdict import Verdict, roll_up
-from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus
+from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
 from kvaudit.server.checklists.items import shipped
 
 
@@ -22,7 +22,7 @@ class Item:
     checks: tuple[str, ...]
 
 
-ITEMS = tuple(Item(each.key, each.title, each.checks) for each in shipped().items if each.key.isdigit())
+ITEMS = tuple(Item(item.key, item.title, item.checks) for item in shipped().items if item.key.isdigit())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ def _standing(
 ) -> ItemStanding:
     known = [now[name] for name in item.checks if name in now and not now[name].missing]
     untested = [name for name in item.checks if name not in now or now[name].missing]
-    known += [each for each in nodes if each.check in item.checks]
-    verdict = roll_up((each.verdict for each in known), missing=bool(untested))
-    failing = dict.fromkeys(each.check for each in known if each.verdict is Verdict.FAIL)
-    expired = dict.fromkeys(each.check for each in known if each.expired)
+    known += [node for node in nodes if node.check in item.checks]
+    verdict = roll_up((check_now.verdict for check_now in known), missing=bool(untested))
+    failing = dict.fromkeys(check_now.check for check_now in known if check_now.verdict is Verdict.FAIL)
+    expired = dict.fromkeys(check_now.check for check_now in known if check_now.expired)
     reasons = [
         f"{words} {', '.join(names)}"
         for words, names in (("failing:", failing), ("expired:", expired), ("not tested:", untested))

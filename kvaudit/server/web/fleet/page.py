@@ -18,7 +18,8 @@ from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import CheckState
-from kvaudit.server.audits.state.status import DeploymentStatus, statuses
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
+from kvaudit.server.audits.state.status import statuses
 from kvaudit.server.fleet.models import Deployment, NodeSnapshot
 from kvaudit.server.incidents.models import Incident, State
 from kvaudit.server.web.fleet.items import ItemStanding, item_standings
@@ -54,7 +55,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class IncidentMark:
     """An incident that is not closed. Its tenants are back in traffic where it is restored."""
 
     number: int
@@ -67,7 +68,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FleetRow:
     id: int
     slug: str
     team: str
@@ -76,7 +77,7 @@ class Row:
     bar: PoolBar | None = None
     builds: tuple[Build, ...] = ()
     last_passes: Mapping[str, datetime] = field(default_factory=dict)
-    incidents: tuple[Mark, ...] = ()  # those that are not closed, newest first
+    incidents: tuple[IncidentMark, ...] = ()  # those that are not closed, newest first
 
     @property
     def items(self) -> list[ItemStanding]:
@@ -128,16 +129,16 @@ class _Seen(NamedTuple):
     model: str
 
 
-def all_rows(user: User) -> list[Row]:
+def all_rows(user: User) -> list[FleetRow]:
     """Every active deployment that the user sees, with how it stands."""
     seen = Deployment.objects.visible_to(user).active()
     columns = ("pk", "slug", "team_id", "team__slug", "engine", "model")
     found = [_Seen(*row) for row in seen.values_list(*columns)]
     status_of = statuses(found)
-    return [Row(each.pk, each.slug, each.team, each.model, status_of[each.pk]) for each in found]
+    return [FleetRow(each.pk, each.slug, each.team, each.model, status_of[each.pk]) for each in found]
 
 
-def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
+def matching(rows: Sequence[FleetRow], filters: Filters) -> list[FleetRow]:
     """Rows that satisfy the filters, in the order asked for."""
     kept = list(rows)
     if filters.q:
@@ -153,14 +154,14 @@ def matching(rows: Sequence[Row], filters: Filters) -> list[Row]:
     return sorted(kept, key=lambda row: sort_key(row, filters.sort))
 
 
-def _verdict(row: Row, item: str) -> Verdict:
+def _verdict(row: FleetRow, item: str) -> Verdict:
     """Of the deployment, or of one checklist item where the filter names one."""
     if not item:
         return row.status.verdict
     return next(each.verdict for each in row.items if each.item.number == item)
 
 
-def sort_key(row: Row, sort: str) -> str:
+def sort_key(row: FleetRow, sort: str) -> str:
     """The sort key as text: unique, and what the URL of a page carries."""
     if sort == "name":
         lead = ""
@@ -173,7 +174,7 @@ def sort_key(row: Row, sort: str) -> str:
     return f"{lead}~{row.slug}"
 
 
-def filled(rows: Sequence[Row]) -> list[Row]:
+def filled(rows: Sequence[FleetRow]) -> list[FleetRow]:
     """The rows in sight with pool bar, versions, last passes and incidents: a few queries for all."""
     ids = [row.id for row in rows]
     pools: dict[int, PoolBar | None] = {}
@@ -192,10 +193,10 @@ def filled(rows: Sequence[Row]) -> list[Row]:
     ):
         builds.setdefault(deployment_id, set()).add(Build(engine, version))
     passes = _last_passes(rows)
-    incidents: dict[int, list[Mark]] = {}
+    incidents: dict[int, list[IncidentMark]] = {}
     lasting = Incident.objects.lasting().filter(deployment_id__in=ids).order_by("-id")
     for deployment_id, number, state in lasting.values_list("deployment_id", "id", "state"):
-        incidents.setdefault(deployment_id, []).append(Mark(number, state))
+        incidents.setdefault(deployment_id, []).append(IncidentMark(number, state))
     return [
         replace(
             row,
@@ -208,7 +209,7 @@ def filled(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _last_passes(rows: Sequence[Row]) -> dict[int, dict[str, datetime]]:
+def _last_passes(rows: Sequence[FleetRow]) -> dict[int, dict[str, datetime]]:
     """Deployment -> check -> when it was last confirmed as a pass: now, or in the last interval that was one."""
     passes: dict[int, dict[str, datetime]] = {
         row.id: {

@@ -10,11 +10,11 @@ from django.utils.safestring import SafeString
 
 from kvaudit.server import clock
 from kvaudit.server.web.fleet import rows
-from kvaudit.server.web.fleet.page import Row
+from kvaudit.server.web.fleet.page import FleetRow
 
 register = template.Library()
 
 
 @register.simple_tag(takes_context=True)
-def fleet_row(context: Mapping[str, Any], row: Row) -> SafeString:
+def fleet_row(context: Mapping[str, Any], row: FleetRow) -> SafeString:
     return rows.drawn(row, context.get("now") or clock.now())

@@ -16,7 +16,7 @@ from kvaudit.server.web.fleet.items import ITEMS
 from kvaudit.server.web.kit.listing import sorted_page
 from kvaudit.server.web.kit.page import SignedIn, page
 from kvaudit.server.web.kit.parts import machines
-from kvaudit.server.web.kit.parts.saved_views import shelf_of
+from kvaudit.server.web.kit.parts.saved_views import saved_views_of
 
 
 def _nobody_told(request: SignedIn) -> bool:
@@ -44,7 +44,7 @@ def fleet(request: SignedIn) -> HttpResponse:
         "teams": sorted({row.team for row in rows}),
         "engines": table.engines(request.user) if rows else [],
         "sorts": table.SORTS.items(),
-        "saved": shelf_of(request, "fleet"),
+        "saved": saved_views_of(request, "fleet"),
         "may_import": can_somewhere(request.user, "edit_fleet"),
         "nobody_told": _nobody_told(request),
         "troubles": machines.troubles(request.user),

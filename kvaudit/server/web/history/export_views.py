@@ -10,12 +10,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 
 from kvaudit.server import clock
-from kvaudit.server.audits.evidence.export import Line, lines
+from kvaudit.server.audits.evidence.export import ExportedResult, exported_results
 from kvaudit.server.inquiries.exports import watched
 from kvaudit.server.inquiries.models import Export, ExportKind
 from kvaudit.server.inquiries.saved_views.services import ViewProblem
 from kvaudit.server.web.history import page as table
-from kvaudit.server.web.kit import csv_file as spreadsheets
+from kvaudit.server.web.kit import csv_file
 from kvaudit.server.web.kit.download import download
 from kvaudit.server.web.kit.page import SignedIn, page, refused
 from kvaudit.server.web.kit.progress import Live
@@ -30,7 +30,7 @@ def history_csv(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
         return refused(filters.problem)
-    found = lines(table.question(request.user, filters))
+    found = exported_results(table.question(request.user, filters))
     return _download(_parts(ExportKind.CSV, found, filters), ExportKind.CSV, filters)
 
 
@@ -39,7 +39,7 @@ def history_json(request: SignedIn) -> HttpResponseBase:
     filters = table.Filters.from_query(request.GET)
     if filters.ignored:
         return refused(filters.problem)
-    found = lines(table.question(request.user, filters))
+    found = exported_results(table.question(request.user, filters))
     return _download(_parts(ExportKind.JSON, found, filters), ExportKind.JSON, filters)
 
 
@@ -89,13 +89,13 @@ def file(request: SignedIn, pk: int) -> HttpResponseBase:
         messages.warning(request, "This export has been sent already: begin another one.")
         return redirect("history-export", pk)
     meter = watched.Meter(mine)
-    found = meter.rows(lines(table.question(request.user, filters)))
+    found = meter.rows(exported_results(table.question(request.user, filters)))
     kind = ExportKind(mine.kind)
     return _download(meter.parts(_parts(kind, found, filters)), kind, filters)
 
 
 def _mine_or_404(request: SignedIn, pk: int) -> Export:
-    return get_object_or_404(Export, pk=min(pk, 2**63 - 1), user=request.user)
+    return get_object_or_404(Export, pk=pk, user=request.user)
 
 
 def _told(mine: Export) -> dict[str, object]:
@@ -113,9 +113,11 @@ def _live(mine: Export) -> Live:
     )
 
 
-def _parts(kind: ExportKind, found: Iterator[Line], filters: table.Filters) -> Iterator[bytes | str]:
+def _parts(
+    kind: ExportKind, found: Iterator[ExportedResult], filters: table.Filters
+) -> Iterator[bytes | str]:
     if kind == ExportKind.CSV:
-        return spreadsheets.lines(table.csv_rows(found))
+        return csv_file.lines(table.csv_rows(found))
     return table.json_parts(found, filters.narrowing)
 
 

@@ -15,7 +15,7 @@ from kvaudit.auditor.text.acting import bytes_escaped
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.accounts.models import User
-from kvaudit.server.audits.evidence.export import Line
+from kvaudit.server.audits.evidence.export import ExportedResult
 from kvaudit.server.audits.models import Trigger
 from kvaudit.server.audits.state.history_query import Question
 from kvaudit.server.fleet.models import Deployment
@@ -109,14 +109,14 @@ HEAD = (
 )  # fmt: skip
 
 
-def csv_rows(lines: Iterator[Line]) -> Iterator[tuple[object, ...]]:
+def csv_rows(lines: Iterator[ExportedResult]) -> Iterator[tuple[object, ...]]:
     """Everything but measures and evidence, which are in the JSON export."""
     yield HEAD
     for line in lines:
         yield (line.id, _utc(line.observed_at), *line[2:6], "yes" if line.warn else "no", *line[7:19])
 
 
-def json_parts(lines: Iterator[Line], asked: Mapping[str, Any]) -> Iterator[bytes]:
+def json_parts(lines: Iterator[ExportedResult], asked: Mapping[str, Any]) -> Iterator[bytes]:
     """One JSON document, in parts. Broken off, it is no valid document, so that no program takes a part for the
     whole; its last line tells people."""
     head = {"schema": "kvaudit.history/1", "made_at": _utc(clock.now()), "filters": asked}

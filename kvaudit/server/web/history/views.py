@@ -9,7 +9,7 @@ from kvaudit.server import clock
 from kvaudit.server.audits.state.history_query import page_of
 from kvaudit.server.web.history import page as table
 from kvaudit.server.web.kit.page import SignedIn, page
-from kvaudit.server.web.kit.parts.saved_views import shelf_of
+from kvaudit.server.web.kit.parts.saved_views import saved_views_of
 
 
 @page()
@@ -22,7 +22,7 @@ def history(request: SignedIn) -> HttpResponse:
         "filters": filters,
         "found": found,
         "rows": [(row, found.builds.at(row.deployment_id, row.observed_at)) for row in found.rows],
-        "saved": shelf_of(request, "history"),
+        "saved": saved_views_of(request, "history"),
         **table.choices(),
     }
     return render(request, "history/history.html", context)

@@ -16,10 +16,8 @@ from django.shortcuts import get_object_or_404
 
 from kvaudit.server.accounts.models import User
 from kvaudit.server.checklists.attestations import File
-from kvaudit.server.incidents import action_enforcement, postmortem
+from kvaudit.server.incidents import action_enforcement, postmortem, quarantine, restore
 from kvaudit.server.incidents import impact as counting
-from kvaudit.server.incidents import quarantine as quarantining
-from kvaudit.server.incidents import restore as restoring
 from kvaudit.server.incidents.models import Incident, TimelineEvent
 from kvaudit.server.incidents.transitions import IncidentProblem
 from kvaudit.server.web.incidents import forms
@@ -86,31 +84,29 @@ def _step_form(
 
 
 def _mitigate(posted: Posted) -> str:
-    restoring.mitigate(incident=posted.incident, actor=posted.actor, reason=posted.given["reason"])
+    restore.mitigate(incident=posted.incident, actor=posted.actor, reason=posted.given["reason"])
     return "The incident is mitigated. The fix still has to be proved."
 
 
 def _quarantine(posted: Posted) -> str:
-    quarantining.quarantine(incident=posted.incident, actor=posted.actor, reason=posted.given["reason"])
+    quarantine.quarantine(incident=posted.incident, actor=posted.actor, reason=posted.given["reason"])
     return f"{posted.incident.deployment.slug} is under quarantine: every gate refuses it."
 
 
 def _fix(posted: Posted) -> str:
-    restoring.record_fix(
-        incident=posted.incident, actor=posted.actor, description=posted.given["description"]
-    )
+    restore.record_fix(incident=posted.incident, actor=posted.actor, description=posted.given["description"])
     return "The fix is recorded. Now both tests have to pass."
 
 
 def _replay(posted: Posted) -> str:
-    made = restoring.replay(incident=posted.incident, actor=posted.actor)
+    made = restore.replay(incident=posted.incident, actor=posted.actor)
     return f"The reproduction is queued as run {made.run_id}."
 
 
 def _upload(posted: Posted) -> str:
     given = posted.given
     sent = given["file"]
-    made = restoring.upload_result(
+    made = restore.upload_result(
         incident=posted.incident,
         actor=posted.actor,
         file=File(sent.name or "result", sent.read(), sent.content_type or ""),
@@ -121,7 +117,7 @@ def _upload(posted: Posted) -> str:
 
 
 def _ask_override(posted: Posted) -> str:
-    restoring.request_override(incident=posted.incident, actor=posted.actor, reason=posted.given["reason"])
+    restore.request_override(incident=posted.incident, actor=posted.actor, reason=posted.given["reason"])
     return "The override waits for a second person, an approver."
 
 
@@ -129,14 +125,14 @@ def _decide(approve: bool) -> Callable[[Posted], str]:
     def decide(posted: Posted) -> str:
         override = get_object_or_404(posted.incident.overrides, pk=posted.key("override"))
         note = posted.given["reason"]
-        restoring.decide_override(override=override, actor=posted.actor, approve=approve, note=note)
+        restore.decide_override(override=override, actor=posted.actor, approve=approve, note=note)
         return "The override is approved; it can be used once." if approve else "The override is refused."
 
     return decide
 
 
 def _release(posted: Posted) -> str:
-    made = restoring.release(incident=posted.incident, actor=posted.actor)
+    made = restore.release(incident=posted.incident, actor=posted.actor)
     return "Released by override: this stays visible." if made.override else "Released: both tests pass."
 
 

@@ -9,11 +9,15 @@ from typing import Any
 from django.utils.safestring import SafeString
 
 from kvaudit.server.accounts.models import User
-from kvaudit.server.incidents import action_enforcement, opening, postmortem
-from kvaudit.server.incidents import restore as restoring
-from kvaudit.server.incidents import restore_gate as gate
-from kvaudit.server.incidents import result_meaning as evidence
-from kvaudit.server.incidents import system_timeline as chronicle
+from kvaudit.server.incidents import (
+    action_enforcement,
+    opening,
+    postmortem,
+    restore,
+    restore_gate,
+    result_meaning,
+    system_timeline,
+)
 from kvaudit.server.incidents.models import (
     ActionItem,
     Citation,
@@ -65,7 +69,7 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class VersionedLine:
     """A versioned line with the versions before it, newest first."""
 
     row: Any
@@ -87,13 +91,13 @@ class IncidentPage:
     first_steps: Sequence[str]
     quarantine: Quarantine | None
     sections: Sequence[Section]
-    impact: Sequence[Line]
-    events: Sequence[Line]
+    impact: Sequence[VersionedLine]
+    events: Sequence[VersionedLine]
     withdrawn: Sequence[Any]
-    system: Sequence[chronicle.SystemEvent]
+    system: Sequence[system_timeline.SystemEvent]
     causes: Sequence[tuple[Any, SafeString]]
     items: Sequence[Item]
-    gate: Sequence[gate.Requirement]
+    gate: Sequence[restore_gate.Requirement]
     gate_open: bool
     fixes: Sequence[Any]
     replays: Sequence[Any]
@@ -109,12 +113,12 @@ class IncidentPage:
 def incident_page(incident: Incident) -> IncidentPage:
     """Everything of one incident."""
     citations = list(incident.citations.with_results())
-    checks = sorted({each.result.check_id for each in citations})
+    checks = sorted({citation.result.check_id for citation in citations})
     lengths = [one for found in opening.lengths_of(incident, checks).values() for one in found]
     if not lengths and incident.affected_from:
         lengths = [incident.affected_from]
     facts = facts_of(incident)
-    asked = gate.requirements(facts)
+    asked = restore_gate.requirements(facts)
     items = list(incident.action_items.select_related("owner").prefetch_related("changes"))
     standing = action_enforcement.enforcements(incident.deployment, [item.enforced_by for item in items])
     events, withdrawn = _lines(TimelineEvent, incident)
@@ -122,11 +126,11 @@ def incident_page(incident: Incident) -> IncidentPage:
     return IncidentPage(
         incident=incident,
         citations=citations,
-        first_steps=evidence.first_steps(
+        first_steps=result_meaning.first_steps(
             checks,
             lengths,
-            [each.result.next_step for each in citations],
-            stopped=any(each.result.measures.get("wedged") for each in citations),
+            [citation.result.next_step for citation in citations],
+            stopped=any(citation.result.measures.get("wedged") for citation in citations),
         ),
         quarantine=Quarantine.objects.of(incident.deployment).first(),
         sections=[
@@ -138,7 +142,7 @@ def incident_page(incident: Incident) -> IncidentPage:
         impact=impact,
         events=events,
         withdrawn=withdrawn,
-        system=chronicle.events_of(incident),
+        system=system_timeline.events_of(incident),
         causes=[
             (cause, render(cause.text, headings_from=3))
             for cause in incident.causes.filter(withdrawn_at=None)
@@ -150,17 +154,19 @@ def incident_page(incident: Incident) -> IncidentPage:
         replays=list(incident.replays.select_related("run", "original")),
         external=list(incident.external_results.select_related("uploader")),
         overrides=list(incident.overrides.select_related("requester", "decided_by")),
-        usable_override=restoring.usable_override(incident, facts.fingerprint),
+        usable_override=restore.usable_override(incident, facts.fingerprint),
         releases=list(incident.releases.select_related("released_by", "override").prefetch_related("runs")),
         transitions=list(incident.transitions.all()),
         hindrances=postmortem.hindrances(incident) if incident.is_open else [],
-        mechanism=mechanism_until(incident.deployment_id, max(each.result.run_id for each in citations))
+        mechanism=mechanism_until(
+            incident.deployment_id, max(citation.result.run_id for citation in citations)
+        )
         if citations
         else None,
     )
 
 
-def _lines(kind: Any, incident: Incident) -> tuple[list[Line], list[Any]]:
+def _lines(kind: Any, incident: Incident) -> tuple[list[VersionedLine], list[Any]]:
     """Lines that hold, with their earlier versions, and the last versions of those withdrawn. One query."""
     series: dict[Any, list[Any]] = {}
     for row in kind._default_manager.filter(incident=incident):
@@ -170,7 +176,7 @@ def _lines(kind: Any, incident: Incident) -> tuple[list[Line], list[Any]]:
         rows.sort(key=lambda row: (row.valid_from, row.pk), reverse=True)
         if rows[0].valid_to is None:
             text = render(rows[0].text, headings_from=4) if hasattr(rows[0], "text") else ""
-            held.append(Line(rows[0], rows[1:], text))
+            held.append(VersionedLine(rows[0], rows[1:], text))
         else:
             withdrawn.append(rows[0])
     if kind is TimelineEvent:

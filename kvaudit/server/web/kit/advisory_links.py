@@ -1,4 +1,4 @@
-"""Advisories that a sentence names, as links to the library."""
+"""Links the advisories that a sentence names to the library."""
 
 from __future__ import annotations
 

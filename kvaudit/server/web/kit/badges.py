@@ -1,4 +1,4 @@
-"""Verdict marks: word + shape + colour. A mark is small and frequent, so it is built in Python.
+"""Builds verdict marks: word + shape + colour. A mark is small and frequent, so it is built in Python.
 
 The shapes differ without colour: a disc with a tick, an octagon with a cross, a hatched square
 with a question mark, a triangle with an exclamation mark, and a dashed ring where nothing was concluded.

@@ -1,4 +1,4 @@
-"""CSV that streams, that no spreadsheet takes for formulas, and that says so where it broke off."""
+"""Streams CSV that no spreadsheet takes for formulas, and that says so where it broke off."""
 
 from __future__ import annotations
 

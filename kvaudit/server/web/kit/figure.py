@@ -73,7 +73,7 @@ def instant(moment: datetime) -> str:
     return shown if here.utcoffset() == utc.utcoffset() else f"{shown} ({utc:%Y-%m-%d %H:%M} UTC)"
 
 
-def said(*lines: object, limit: int = 160) -> str:
+def hover_text(*lines: object, limit: int = 160) -> str:
     """A hover text. plotly reads a little HTML in texts, so that what others wrote is escaped."""
     return "<br>".join(_escaped(untrusted.plain(line, limit)) for line in lines if line not in (None, ""))
 
@@ -91,7 +91,7 @@ def link(href: str) -> SafeString:
 
 
 def axis(*, title: str = "", **more: Any) -> dict[str, Any]:
-    """An axis in the tokens of the page; foreign words of a ``title`` go through `said`."""
+    """An axis in the tokens of the page; foreign words of a ``title`` go through `hover_text`."""
     return {
         "gridcolor": "--rule",
         "linecolor": "--rule-strong",

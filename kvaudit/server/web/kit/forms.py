@@ -1,4 +1,5 @@
-"""One way for every form to come back: status 422, its problems on top with links to the fields, nothing typed lost."""
+"""Renders every form that comes back in one way: status 422, its problems on top with links to the fields,
+nothing typed lost."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What somebody typed into a form that could not be taken: they were logged out meanwhile, the form had expired, their
-role does not allow it any more, or what it was about is gone.
+"""Keeps what somebody typed into a form that could not be taken: they were logged out meanwhile, the form had
+expired, their role does not allow it any more, or what it was about is gone.
 
 It is shown, goes along through the login, and can be sent again with one click. Never a password or key, never
 files; and never what another site sent, which nobody here typed.
@@ -30,7 +30,7 @@ _SECRET = ("password", "secret", "token")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptInput:
     """``path`` is where the form goes, ``fields`` all of it, ``had_files`` whether files have to be chosen again."""
 
     path: str
@@ -51,7 +51,7 @@ class Kept:
         return json.dumps([self.path, list(self.fields), self.had_files])
 
 
-def of(request: HttpRequest, *, read: bool = False) -> Kept | None:
+def of(request: HttpRequest, *, read: bool = False) -> KeptInput | None:
     """What the request carries; None where that is nothing that anybody typed. Large ones are not read for it, but
     what was ``read`` already, with a file beside it, is."""
     announced = request.META.get("CONTENT_LENGTH") or "0"
@@ -68,15 +68,15 @@ def of(request: HttpRequest, *, read: bool = False) -> Kept | None:
     fields = [
         (name, text) for name, texts in posted.lists() if not _is_secret(request.path, name) for text in texts
     ]
-    kept = Kept(request.get_full_path(), fields[:MOST_FIELDS], bool(request.FILES))
+    kept = KeptInput(request.get_full_path(), fields[:MOST_FIELDS], bool(request.FILES))
     return kept if kept.typed else None
 
 
-def carried(request: HttpRequest) -> Kept | None:
+def carried(request: HttpRequest) -> KeptInput | None:
     """What came along with the login form."""
     try:
         path, fields, had_files = json.loads(request.POST.get("kept", ""))
-        kept = Kept(
+        kept = KeptInput(
             str(path), [(str(name), str(text)) for name, text in fields][:MOST_FIELDS], bool(had_files)
         )
         resolve(kept.path.partition("?")[0])
@@ -86,13 +86,13 @@ def carried(request: HttpRequest) -> Kept | None:
     return kept if ours else None
 
 
-def to_login(request: HttpRequest, kept: Kept) -> HttpResponse:
+def to_login(request: HttpRequest, kept: KeptInput) -> HttpResponse:
     """The login page with what was typed on it."""
     context = {"form": AuthenticationForm(request), "kept": kept, "next": ""}
     return _not_cached(render(request, "kit/login.html", context, status=403))
 
 
-def to_send_again(request: HttpRequest, kept: Kept) -> HttpResponse:
+def to_send_again(request: HttpRequest, kept: KeptInput) -> HttpResponse:
     """A page with what was typed and a button that sends it."""
     return _not_cached(render(request, "kit/kept_page.html", {"kept": kept, "problem": ""}))
 
@@ -118,7 +118,7 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return _not_cached(render(request, "404.html", {"kept": _refused(request)}, status=404))
 
 
-def _refused(request: HttpRequest) -> Kept | None:
+def _refused(request: HttpRequest) -> KeptInput | None:
     """What was typed into a form of ours by somebody who is logged in."""
     ours = request.method == "POST" and request.user.is_authenticated and _same_origin(request)
     return of(request) if ours else None

@@ -1,4 +1,5 @@
-"""Markdown that people wrote, as HTML that cannot act: no raw HTML, no pictures, no scripts, links out only."""
+"""Renders Markdown that people wrote as HTML that cannot act: no raw HTML, no pictures, no scripts, links out
+only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers out of stored measures. Any release may have written them: a field may be missing, odd or a
+"""Reads numbers out of stored measures. Any release may have written them: a field may be missing, odd or a
 reading of the form ``{value, source, state}``, and then it is None."""
 
 from __future__ import annotations
@@ -39,4 +39,4 @@ def real(value: Any) -> float | None:
 
 def rows(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list."""
-    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Where a request comes from."""
+"""Tells where a request comes from."""
 
 from __future__ import annotations
 

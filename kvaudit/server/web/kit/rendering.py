@@ -1,4 +1,4 @@
-"""Django's templates, without what a page leaves behind.
+"""Renders Django's templates without what a page leaves behind.
 
 The context of a request refers to itself through the dictionaries that it is made of, so all that a page was drawn
 from would wait for the garbage collector: of a fleet of 500 deployments 17,000 objects, and now and then a request

@@ -11,41 +11,38 @@ from django import template
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
-from kvaudit.server.web.kit import advisory_links
-from kvaudit.server.web.kit import badges as marks
-from kvaudit.server.web.kit import times as moments
-from kvaudit.server.web.kit import untrusted as foreign
-from kvaudit.server.web.kit.parts import pool_bar as poolbar
+from kvaudit.server.web.kit import advisory_links, badges, times, untrusted
+from kvaudit.server.web.kit.parts import pool_bar
 
 register = template.Library()
 
-register.simple_tag(marks.mark, name="verdict")
-register.simple_tag(marks.of_run, name="run_verdict")
-register.simple_tag(marks.shape, name="shape")
-register.simple_tag(poolbar.drawn, name="pool_bar")
-register.filter("inline", foreign.inline)
-register.filter("block", foreign.block)
-register.filter("plain", foreign.plain)
-register.filter("spelled", foreign.spelled)
-register.filter("few", foreign.few)
-register.filter("span", moments.span)
+register.simple_tag(badges.mark, name="verdict")
+register.simple_tag(badges.of_run, name="run_verdict")
+register.simple_tag(badges.shape, name="shape")
+register.simple_tag(pool_bar.drawn, name="pool_bar")
+register.filter("inline", untrusted.inline)
+register.filter("block", untrusted.block)
+register.filter("plain", untrusted.plain)
+register.filter("spelled", untrusted.spelled)
+register.filter("few", untrusted.few)
+register.filter("span", times.span)
 register.filter("advisories", advisory_links.linked)
 
 
 @register.filter
 def kind(value: object) -> str:
-    return marks.kind(value)
+    return badges.kind(value)
 
 
 @register.simple_tag(takes_context=True)
 def age(context: Mapping[str, Any], moment: datetime | None, absent: str = "never") -> SafeString:
     """``now`` in the context keeps every age of a page against one instant."""
-    return moments.age(moment, context.get("now"), absent)
+    return times.age(moment, context.get("now"), absent)
 
 
 @register.simple_tag
 def stamp(moment: datetime | None, absent: str = "never") -> SafeString:
-    return moments.stamp(moment, absent)
+    return times.stamp(moment, absent)
 
 
 @register.filter
@@ -63,7 +60,7 @@ def is_list(value: object) -> bool:
 
 @register.simple_tag(takes_context=True)
 def due(context: Mapping[str, Any], moment: datetime | None, lead: str = "next ") -> SafeString:
-    return moments.due(moment, context.get("now"), lead)
+    return times.due(moment, context.get("now"), lead)
 
 
 @register.simple_tag(takes_context=True)

@@ -1,4 +1,4 @@
-"""Times on pages: the viewer's zone in sight, UTC in the title, an age where an age is asked for."""
+"""Writes times on pages: the viewer's zone in sight, UTC in the title, an age where an age is asked for."""
 
 from __future__ import annotations
 

@@ -57,7 +57,9 @@ def plan_rows(user: User) -> list[PlanRow]:
     )
     return [
         PlanRow(
-            plan, when(plan), where(plan, vars(plan)["named"], [each.slug for each in vars(plan)["seen"]])
+            plan,
+            when(plan),
+            where(plan, vars(plan)["named"], [deployment.slug for deployment in vars(plan)["seen"]]),
         )
         for plan in plans
     ]
@@ -98,7 +100,7 @@ def plan_page(plan: Plan, user: User) -> PlanPage:
         when=when(plan),
         deployments=shown,
         slots=list(islice(schedule_of(plan).after(now), NEXT_SLOTS)) if open_version else [],
-        windows=[windows.line(each) for each in plan.windows],
+        windows=[windows.line(window) for window in plan.windows],
         versions=list(
             Plan.objects.filter(series=plan.series).select_related("created_by").order_by("-valid_from")
         ),

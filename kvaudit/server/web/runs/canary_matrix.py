@@ -21,7 +21,7 @@ MOST_PAGES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class OutcomeSquare:
     """``anchor`` is the fragment of its evidence, "" where none is kept."""
 
     x: int
@@ -33,13 +33,13 @@ class Square:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MatrixLine:
     """One kind of request. ``pages`` are ordinals of the planted text's pages that surfaced, about."""
 
     cell: str
     tokens: int | None
     y: int
-    squares: Sequence[Square]
+    squares: Sequence[OutcomeSquare]
     asked: int
     counts: Sequence[int]  # in the order of `Matrix.outcomes`
     hits: int
@@ -57,7 +57,7 @@ class Row:
 class Matrix:
     """``rounds`` 0 = this result does not say what each round came to: then there is a table only."""
 
-    rows: Sequence[Row]
+    rows: Sequence[MatrixLine]
     outcomes: Sequence[str]
     rounds: int
     width: int
@@ -108,7 +108,7 @@ def matrix_of(measures: Mapping[str, Any], anchors: Anchors = lambda name, numbe
         counts = _outcomes(each)
         pages = sorted({page for at in hits.get(cell, {}).values() for page in at})
         shown.append(
-            Row(
+            MatrixLine(
                 cell=cell,
                 tokens=tokens(each.get("tokens")),
                 y=y,
@@ -143,7 +143,7 @@ def _hits(measures: Mapping[str, Any]) -> dict[str, dict[int, list[int]]]:
             continue
         stored = hit.get("page_ordinals")
         pages = (
-            [page for each in stored if (page := count(each)) is not None] if isinstance(stored, list) else []
+            [page for item in stored if (page := count(item)) is not None] if isinstance(stored, list) else []
         )
         found.setdefault(str(hit.get("cell") or ""), {}).setdefault(at, []).extend(pages)
     return found
@@ -151,7 +151,7 @@ def _hits(measures: Mapping[str, Any]) -> dict[str, dict[int, list[int]]]:
 
 def _squares(
     by_round: Sequence[Any], hits: Mapping[int, Sequence[int]], y: int, anchor: Callable[[int], str]
-) -> list[Square]:
+) -> list[OutcomeSquare]:
     squares = []
     for at, outcome in enumerate(by_round):
         leak = at in hits
@@ -162,5 +162,5 @@ def _squares(
             else ""
         )
         said = f"round {at + 1}: {shape.said}{pages}"
-        squares.append(Square(LEFT + at * SQUARE, y, shape, leak, said, anchor(at + 1)))
+        squares.append(OutcomeSquare(LEFT + at * SQUARE, y, shape, leak, said, anchor(at + 1)))
     return squares

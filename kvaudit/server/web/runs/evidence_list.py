@@ -15,7 +15,7 @@ from typing import Any
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
-from kvaudit.auditor.checks.evidence_source import Asked, asked_in
+from kvaudit.auditor.checks.evidence_source import AskedRequest, asked_request
 from kvaudit.server.web.kit.untrusted import plain
 
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -25,7 +25,7 @@ KINDS = ("request", "response", "sealed")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EvidencePiece:
     """Something that was looked at. ``kept`` = its body can be read; a digest alone still proves
     that it was this and nothing else."""
 
@@ -49,9 +49,9 @@ class Piece:
 class Sent:
     """One request and what was kept of it. ``anchor`` is "" but for the first of its round."""
 
-    asked: Asked
+    asked: AskedRequest
     anchor: str = ""
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[EvidencePiece] = field(default_factory=list)
 
     @property
     def columns(self) -> list[str]:
@@ -86,7 +86,7 @@ class Length:
 @dataclass(frozen=True, slots=True)
 class EvidenceList:
     lengths: Sequence[Length]
-    others: Sequence[Piece]
+    others: Sequence[EvidencePiece]
     anchors: Mapping[tuple[str, int], str]
 
     @property
@@ -109,13 +109,13 @@ def evidence_of(stored: Iterable[Any], kept: AbstractSet[str], key: object, fold
     lengths: dict[str, Length] = {}
     others = []
     latest: Sent | None = None
-    for each in stored:
-        if not isinstance(each, Mapping):
+    for item in stored:
+        if not isinstance(item, Mapping):
             continue
-        kind, sha256, source = (str(each.get(name) or "") for name in ("kind", "sha256", "source"))
+        kind, sha256, source = (str(item.get(name) or "") for name in ("kind", "sha256", "source"))
         opens = folder and sha256 in kept and _DIGEST.match(sha256)
-        piece = Piece(kind, sha256, source, sha256 in kept, f"{folder}{sha256}/" if opens else "")
-        asked = asked_in(source) if kind in KINDS else None
+        piece = EvidencePiece(kind, sha256, source, sha256 in kept, f"{folder}{sha256}/" if opens else "")
+        asked = asked_request(source) if kind in KINDS else None
         if asked is None:
             others.append(piece)
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, render
 
-from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE, asked_in
+from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE, asked_request
 from kvaudit.server import clock
 from kvaudit.server.accounts import logins
 from kvaudit.server.audits.evidence import sealed_text
@@ -29,9 +29,7 @@ MOST_SHOWN = 200_000
 
 @page("GET", "POST")
 def evidence(request: SignedIn, pk: int, sha256: str) -> HttpResponseBase:
-    run = get_object_or_404(
-        Run.objects.visible_to(request.user).select_related("deployment__team"), pk=_bigint(pk)
-    )
+    run = get_object_or_404(Run.objects.visible_to(request.user).select_related("deployment__team"), pk=pk)
     require(request.user, "read_evidence", run.deployment.team, NOT_YOURS)
     uses = list(
         RunEvidence.objects.filter(run=run, evidence_id=untrusted.query_text(sha256, 64)).select_related(
@@ -96,7 +94,7 @@ def _sealed(request: SignedIn, run: Run, uses: list[RunEvidence]) -> HttpRespons
 
 def _asked(source: str) -> str:
     """Which request was answered, and what its answer should have held; "" where the source does not say."""
-    found = asked_in(source)
+    found = asked_request(source)
     if found is None:
         return ""
     nonce = {
@@ -107,10 +105,3 @@ def _asked(source: str) -> str:
         f"The answer to {found.name}, a prompt of {found.tokens:,} tokens sent as tenant {found.tenant} in round "
         f"{found.round} ({found.ended}).{nonce.get(found.ended, '')}"
     )
-
-
-def _bigint(pk: int) -> int:
-    """Larger numbers than the database knows name nothing."""
-    if pk > 2**63 - 1:
-        raise Http404
-    return pk

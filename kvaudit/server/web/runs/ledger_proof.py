@@ -13,7 +13,7 @@ from datetime import datetime
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.evidence import run_proof
 from kvaudit.server.audits.evidence.run_proof import ENDS
-from kvaudit.server.audits.execution import run_verdict as outcome
+from kvaudit.server.audits.execution import run_verdict
 from kvaudit.server.audits.models import PrunedEvidence, Result, Run, RunState
 from kvaudit.server.ledger.models import Entry, Verification
 from kvaudit.server.ledger.models.verifications import Outcome
@@ -59,7 +59,7 @@ def proof_of(run: Run, results: Sequence[Result]) -> Proof:
         kept += pruned.kept
         as_recorded = run_proof.matches(run, results, kept, entry.digest)
     if not as_recorded:
-        found = outcome.whole_digest(run, results, kept)
+        found = run_verdict.whole_digest(run, results, kept)
         return Proof(
             Verdict.FAIL,
             "results changed",

@@ -60,7 +60,7 @@ def hits_of(measures: Mapping[str, Any], anchors: Callable[[str, int], str]) -> 
     found = rows(measures.get("hits"))
     if not found:
         return None
-    return Hits([_hit(each, anchors) for each in found[:MOST]], max(0, len(found) - MOST))
+    return Hits([_hit(hit, anchors) for hit in found[:MOST]], max(0, len(found) - MOST))
 
 
 def _hit(hit: Mapping[str, Any], anchors: Callable[[str, int], str]) -> Hit:
@@ -89,7 +89,7 @@ def pages_of(hits: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     why = ""
     for hit in hits:
         stored = hit.get("page_ordinals")
-        pages = [count(each) for each in stored] if isinstance(stored, list) else []
+        pages = [count(item) for item in stored] if isinstance(stored, list) else []
         found.update(page for page in pages if page is not None)
         said = hit.get("page_ordinals_unknown")
         why = why or (said if isinstance(said, str) and said else UNKNOWN_PAGES)

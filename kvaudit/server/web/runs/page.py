@@ -19,7 +19,7 @@ from kvaudit.server.web.kit.parts import checks
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_until
 from kvaudit.server.web.kit.parts.measures import Measure, readable, stored
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
-from kvaudit.server.web.kit.parts.reproduce import Again, again
+from kvaudit.server.web.kit.parts.reproduce import Reproduction, reproduction_of
 from kvaudit.server.web.kit.parts.run_progress import silence, waits
 from kvaudit.server.web.runs.canary_matrix import Matrix, matrix_of
 from kvaudit.server.web.runs.evidence_list import EvidenceList, evidence_of
@@ -70,7 +70,7 @@ class RunPage:
     not_reached: Sequence[str]  # checks of the run without a result
     previous: Run | None  # the latest earlier one that has a check in common with it
     common: Sequence[str]  # these checks
-    again: Again  # how to ask the same by hand
+    again: Reproduction  # how to ask the same by hand
     proof: Proof
     incidents: Sequence[IncidentLine]
 
@@ -78,7 +78,7 @@ class RunPage:
 def run_page(run: Run, user: User) -> RunPage:
     """``run`` comes from ``with_results()``."""
     kept = {use.evidence_id for use in run.kept_evidence.all()}
-    results = sorted(run.results.all(), key=lambda each: each.pk)
+    results = sorted(run.results.all(), key=lambda result: result.pk)
     counted: dict[str, Any] = {**counting(results)}
     folder = ""
     if can(user, "read_evidence", run.deployment.team_id):
@@ -98,11 +98,11 @@ def run_page(run: Run, user: User) -> RunPage:
         run=run,
         sentence=sentence(run, last),
         blocks=[_block(each, kept, folder, why if each is explained else None) for each in last],
-        others=[each for each in results if each not in last],
+        others=[result for result in results if result not in last],
         not_reached=[name for name in run.checks if name not in counted],
         previous=before,
         common=[name for name in run.checks if before is not None and name in before.checks],
-        again=again(run),
+        again=reproduction_of(run),
         proof=proof_of(run, results),
         incidents=_incidents(run, user),
     )
@@ -129,12 +129,14 @@ def sentence(run: Run, results: Sequence[Result]) -> str:
     if run.state == RunState.RUNNING:
         done = f"{len(results)} of {len(run.checks)} checks done."
         return f"{quiet} {done}" if (quiet := silence(run)) else f"Being carried out: {done}"
-    stopped = [each.check_id for each in results if run.state == RunState.CANCELLED and _cut_short(each)]
+    stopped = [
+        result.check_id for result in results if run.state == RunState.CANCELLED and _cut_short(result)
+    ]
     by: dict[Verdict, list[str]] = {}
-    for each in results:
-        if each.check_id in stopped:
+    for result in results:
+        if result.check_id in stopped:
             continue
-        by.setdefault(Verdict.parse(each.verdict), []).append(each.check_id)
+        by.setdefault(Verdict.parse(result.verdict), []).append(result.check_id)
     parts = [
         f"{len(by[verdict])} {word} ({', '.join(by[verdict])})"
         for verdict, word in (
@@ -164,8 +166,8 @@ def _incidents(run: Run, user: User) -> list[IncidentLine]:
     """One query."""
     found = Incident.objects.visible_to(user).of_run(run)
     return [
-        IncidentLine(each, [said for name, said in TO_DO_WITH.items() if getattr(each, name)])
-        for each in found
+        IncidentLine(incident, [said for name, said in TO_DO_WITH.items() if getattr(incident, name)])
+        for incident in found
     ]
 
 
@@ -180,7 +182,7 @@ def _block(result: Result, kept: set[str], folder: str, why: Mechanism | None) -
     return ResultBlock(
         result=result,
         title=checks.title(result.check_id),
-        measures=readable({name: each for name, each in measures.items() if name not in drawn}),
+        measures=readable({name: measure for name, measure in measures.items() if name not in drawn}),
         bar=from_measures(measures) if result.check_id == "pool" else None,
         strip=strip_of(measures, evidence.at) if result.check_id == "rejection" else None,
         matrix=matrix_of(measures, evidence.at) if result.check_id == "canary" else None,

@@ -27,7 +27,7 @@ _COUNTED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedOutcome:
     shape: Shape
     x: float
     y: float
@@ -44,14 +44,14 @@ class Rung:
     zone: str
     x: int
     middle: float
-    placed: Sequence[Placed]
+    placed: Sequence[PlacedOutcome]
     counts: Mapping[str, int]
     status: int | None
     anchor: str
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LimitLine:
     """N or C between two columns."""
 
     name: str
@@ -65,7 +65,7 @@ class Strip:
     height: int
     foot: int  # where the names of the lengths begin
     rungs: Sequence[Rung]
-    lines: Sequence[Line]
+    lines: Sequence[LimitLine]
     column: int = COLUMN
     top: int = TOP
 
@@ -88,15 +88,15 @@ class Strip:
 def strip_of(measures: Mapping[str, Any], anchors: Callable[[str], str] = lambda name: "") -> Strip | None:
     """None where no length was asked. ``anchors``: name of a length -> fragment of its evidence."""
     found = []
-    for each in rows(measures.get("rungs"))[:MOST_RUNGS]:
-        length = tokens(each.get("tokens"))
+    for row in rows(measures.get("rungs"))[:MOST_RUNGS]:
+        length = tokens(row.get("tokens"))
         if length is not None:
-            found.append((length, each))
+            found.append((length, row))
     if not found:
         return None
     found.sort(key=lambda pair: pair[0])
     limit, context = tokens(measures.get("first_rejected_tokens")), tokens(measures.get("context_tokens"))
-    counted = [_counts(each) for _, each in found]
+    counted = [_counts(rung) for _, rung in found]
     deepest = max(len(_stack(counts)) for counts in counted)
     foot = TOP + max(deepest, 1) * (SHAPE + 4) + 10
     rungs = [
@@ -114,7 +114,7 @@ def strip_of(measures: Mapping[str, Any], anchors: Callable[[str], str] = lambda
         for column, ((length, each), counts) in enumerate(zip(found, counted, strict=True))
     ]
     lines = [
-        Line(name, at, sum(length < at for length, _ in found) * COLUMN)
+        LimitLine(name, at, sum(length < at for length, _ in found) * COLUMN)
         for name, at in (("N", limit), ("C", context))
         if at is not None
     ]
@@ -140,10 +140,10 @@ def _stack(counts: Mapping[str, int]) -> list[tuple[Shape, int]]:
     return [(shape, 1) for shape, times in by_shape.items() for _ in range(times)]
 
 
-def _placed(counts: Mapping[str, int], column: int, foot: int) -> list[Placed]:
+def _placed(counts: Mapping[str, int], column: int, foot: int) -> list[PlacedOutcome]:
     x = column * COLUMN + (COLUMN - SHAPE) / 2
     return [
-        Placed(shape, x, foot - 8 - (row + 1) * (SHAPE + 4), times)
+        PlacedOutcome(shape, x, foot - 8 - (row + 1) * (SHAPE + 4), times)
         for row, (shape, times) in enumerate(_stack(counts))
     ]
 

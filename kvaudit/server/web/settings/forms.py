@@ -159,7 +159,11 @@ class TokenForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or self.cleaned_data
         if team := cleaned.get("team"):
-            others = [each.slug for each in cleaned.get("deployments") or [] if each.team_id != team.pk]
+            others = [
+                deployment.slug
+                for deployment in cleaned.get("deployments") or []
+                if deployment.team_id != team.pk
+            ]
             if others:
                 self.add_error("deployments", f"Not of team {team.slug}: {', '.join(others[:5])}.")
         return cleaned

@@ -20,14 +20,14 @@ from kvaudit.server.fleet.models import Deployment, Pause, Tenant
 from kvaudit.server.fleet.pins import PinState
 from kvaudit.server.notify.channels import KINDS
 from kvaudit.server.notify.models import Channel, Delivery, OutboxMessage
-from kvaudit.server.web.kit import times as moments
+from kvaudit.server.web.kit import times
 from kvaudit.server.web.kit.parts import machines
 from kvaudit.server.web.settings.ledger import page as ledger
 from kvaudit.server.web.settings.pins import page as pins
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SettingLine:
     """One setting. ``address`` is "" where the reader may not open it; ``state`` then says who may."""
 
     name: str
@@ -40,7 +40,7 @@ class Line:
 @dataclass(frozen=True, slots=True)
 class Group:
     name: str
-    lines: Sequence[Line]
+    lines: Sequence[SettingLine]
 
 
 def groups(user: User, now: datetime) -> list[Group]:
@@ -56,10 +56,10 @@ def groups(user: User, now: datetime) -> list[Group]:
     ]
 
 
-def _inventory(user: User) -> Line:
+def _inventory(user: User) -> SettingLine:
     count = Deployment.objects.visible_to(user).active().count()
     may = can_somewhere(user, "edit_fleet")
-    return Line(
+    return SettingLine(
         "Inventory import",
         "Deployments, nodes, tenants and limits, from a fleet file (YAML or CSV); shows what would change first.",
         f"{_n(count, 'deployment')}{'' if may else '; imported by operators'}",
@@ -67,9 +67,9 @@ def _inventory(user: User) -> Line:
     )
 
 
-def _keys(user: User) -> Line:
+def _keys(user: User) -> SettingLine:
     if not can_somewhere(user, "edit_fleet"):
-        return Line(
+        return SettingLine(
             "Tenants' keys", _KEYS, "Set by operators of the deployment's team.", reverse("settings-keys")
         )
     current = Q(deployment__in=Deployment.objects.where_can(user, "edit_fleet").active())
@@ -80,7 +80,9 @@ def _keys(user: User) -> Line:
     )
     without = f"; {found['without']:,} without a key, so nothing is asked in their name"
     state = f"{_n(found['all'], 'tenant')}{without if found['without'] else ''}"
-    return Line("Tenants' keys", _KEYS, state, reverse("settings-keys"), attention=bool(found["without"]))
+    return SettingLine(
+        "Tenants' keys", _KEYS, state, reverse("settings-keys"), attention=bool(found["without"])
+    )
 
 
 _KEYS = (
@@ -89,25 +91,25 @@ _KEYS = (
 )
 
 
-def _pins(user: User) -> Line:
+def _pins(user: User) -> SettingLine:
     rows = pins.all_rows(user)
-    return Line(
+    return SettingLine(
         "Version pins",
         "The versions of an engine that policy allows, for the fleet and for single deployments.",
-        pins.said(rows),
+        pins.pins_in_words(rows),
         reverse("settings-pins"),
         attention=any(row.state is not PinState.MET for row in rows),
     )
 
 
-def _plans(user: User) -> Line:
+def _plans(user: User) -> SettingLine:
     found = Plan.objects.current().visible_to(user).aggregate(
         all=Count("pk", distinct=True), off=Count("pk", distinct=True, filter=Q(enabled=False))
     )  # fmt: skip
     state = _n(found["all"], "plan") + _off(found["off"])
     if not found["all"]:
         state = "none, so nothing is audited by itself"
-    return Line(
+    return SettingLine(
         "Plans",
         "Which checks run where and when: schedule, windows, budgets.",
         state,
@@ -116,7 +118,7 @@ def _plans(user: User) -> Line:
     )
 
 
-def _probes(user: User) -> Line:
+def _probes(user: User) -> SettingLine:
     seen = Deployment.objects.visible_to(user).active()
     found = (
         Pause.objects.current()
@@ -125,7 +127,7 @@ def _probes(user: User) -> Line:
     )
     several = f"{_n(found['some'], 'deployment')} paused"
     state = "paused everywhere" if found["fleet"] else several if found["some"] else "not paused"
-    return Line(
+    return SettingLine(
         "Pause of active probes",
         "Stops every check that sends prompts before its next request.",
         state,
@@ -134,9 +136,9 @@ def _probes(user: User) -> Line:
     )
 
 
-def _items(user: User) -> Line:
+def _items(user: User) -> SettingLine:
     count = OwnItem.objects.visible_to(user).current().count()
-    return Line(
+    return SettingLine(
         "Checklist items",
         "What deployments are held to: the shipped items and teams' own.",
         f"{_n(count, 'own item')} beside the shipped ones",
@@ -144,17 +146,17 @@ def _items(user: User) -> Line:
     )
 
 
-def _channels(user: User, now: datetime) -> Line:
+def _channels(user: User, now: datetime) -> SettingLine:
     kinds = get_text_list([kind.several for kind in KINDS.values()], "and")
     about = f"Where messages about fails, errors, overdue audits and expiring waivers go: {kinds}."
     if not can_somewhere(user, "manage_channels"):
-        return Line("Channels", about, "Managed by administrators.")
+        return SettingLine("Channels", about, "Managed by administrators.")
     mine = Channel.objects.visible_to(user).order_by()
     found = mine.aggregate(all=Count("pk"), off=Count("pk", filter=Q(enabled=False)))
     tried = OutboxMessage.objects.filter(channel__in=mine).exclude(state=Delivery.PENDING, last_problem="")
     last = tried.order_by("-created_at").values("state", "sent_at", "created_at").first()
     if not found["all"]:
-        return Line(
+        return SettingLine(
             "Channels", about, "none, so nobody is told", reverse("settings-channels"), attention=True
         )
     state = _n(found["all"], "channel") + _off(found["off"])
@@ -162,30 +164,30 @@ def _channels(user: User, now: datetime) -> Line:
     if last is None:
         state += "; nothing was sent yet"
     elif failed:
-        state += f"; last message {moments.ago(last['created_at'], now)} not delivered"
+        state += f"; last message {times.ago(last['created_at'], now)} not delivered"
     else:
-        state += f"; last delivered {moments.ago(last['sent_at'] or last['created_at'], now)}"
-    return Line("Channels", about, state, reverse("settings-channels"), attention=failed)
+        state += f"; last delivered {times.ago(last['sent_at'] or last['created_at'], now)}"
+    return SettingLine("Channels", about, state, reverse("settings-channels"), attention=failed)
 
 
-def _users(user: User) -> Line:
+def _users(user: User) -> SettingLine:
     about = "Who may log in, and what they may do in which team."
     if not can_somewhere(user, "manage_accounts"):
-        return Line("Users and roles", about, "Managed by administrators.")
+        return SettingLine("Users and roles", about, "Managed by administrators.")
     count = managed_users(user).filter(is_active=True).count()
-    return Line("Users and roles", about, _n(count, "active user"), reverse("settings-users"))
+    return SettingLine("Users and roles", about, _n(count, "active user"), reverse("settings-users"))
 
 
-def _teams(user: User) -> Line:
+def _teams(user: User) -> SettingLine:
     count = Team.objects.visible_to(user).count()
     about = "Who answers for which deployments, and who decides about their waivers."
-    return Line("Teams", about, _n(count, "team"), reverse("settings-teams"))
+    return SettingLine("Teams", about, _n(count, "team"), reverse("settings-teams"))
 
 
-def _tokens(user: User, now: datetime) -> Line:
+def _tokens(user: User, now: datetime) -> SettingLine:
     count = ApiToken.objects.visible_to(user).usable(now).count()
     own = "" if can(user, "manage_tokens") else " of your own"
-    return Line(
+    return SettingLine(
         "API tokens",
         "For the gate and for programs that read results; shown once, revocable.",
         f"{_n(count, 'usable token')}{own}",
@@ -193,37 +195,37 @@ def _tokens(user: User, now: datetime) -> Line:
     )
 
 
-def _ledger(user: User, now: datetime) -> Line:
+def _ledger(user: User, now: datetime) -> SettingLine:
     about = "The append-only record of every act, each entry chained to the one before."
     if not can(user, "view_ledger"):
-        return Line("Ledger", about, "Read by auditors of every team.")
+        return SettingLine("Ledger", about, "Read by auditors of every team.")
     state = ledger.state_of(user, now)
     verdict = state.verdict
     attention = verdict is not None and verdict is not Verdict.PASS
-    return Line("Ledger", about, state.sentence, reverse("settings-ledger"), attention=attention)
+    return SettingLine("Ledger", about, state.sentence, reverse("settings-ledger"), attention=attention)
 
 
-def _clocks(user: User) -> Line:
+def _clocks(user: User) -> SettingLine:
     about = (
         "How far machines that audit are off from the database's time; one that is 60 s off takes no work."
     )
     if not machines.may_see(user):
-        return Line("Clocks", about, "Looked after by operators.")
+        return SettingLine("Clocks", about, "Looked after by operators.")
     state, wrong = machines.clocks_in_words()
-    return Line("Clocks", about, state, attention=wrong)
+    return SettingLine("Clocks", about, state, attention=wrong)
 
 
-def _disk(user: User) -> Line:
+def _disk(user: User) -> SettingLine:
     about = "Room for everything that kvaudit keeps."
     if not machines.may_see(user):
-        return Line("Disk", about, "Looked after by operators.")
+        return SettingLine("Disk", about, "Looked after by operators.")
     if (room := machines.room_of_state()) is None:
-        return Line("Disk", about, "not known here: look at the machine of the database")
-    return Line("Disk", about, f"{room.in_words()} free", attention=room.low)
+        return SettingLine("Disk", about, "not known here: look at the machine of the database")
+    return SettingLine("Disk", about, f"{room.in_words()} free", attention=room.low)
 
 
-def _account(user: User) -> Line:
-    return Line(
+def _account(user: User) -> SettingLine:
+    return SettingLine(
         "Account",
         "Your roles, and where to change the rest.",
         user.get_username(),
@@ -231,12 +233,12 @@ def _account(user: User) -> Line:
     )
 
 
-def _zone(user: User) -> Line:
-    return Line("Time zone", "In which pages show times to you.", user.zone, reverse("zone"))
+def _zone(user: User) -> SettingLine:
+    return SettingLine("Time zone", "In which pages show times to you.", user.zone, reverse("zone"))
 
 
-def _password() -> Line:
-    return Line("Password", "Yours.", "at least 12 characters", reverse("password-change"))
+def _password() -> SettingLine:
+    return SettingLine("Password", "Yours.", "at least 12 characters", reverse("password-change"))
 
 
 def _n(count: int, one: str, many: str = "") -> str:

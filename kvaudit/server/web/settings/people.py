@@ -25,7 +25,7 @@ class Person:
     @property
     def everywhere(self) -> str:
         """The fleet-wide role, or ""."""
-        return next((each.role for each in self.held if each.team is None), "")
+        return next((grant.role for grant in self.held if grant.team is None), "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def row_of(team: Team) -> TeamRow:
     deciding: Iterable[Membership] = found["deciding"]
     return TeamRow(
         team=team,
-        answering=[(each.user.get_username(), each.role.name) for each in deciding],
+        answering=[(membership.user.get_username(), membership.role.name) for membership in deciding],
         members=found["people"],
         deployments=found["serving"],
         unowned=found["unowned"],

@@ -9,7 +9,7 @@ from kvaudit.auditor.text.markers import Marker, as_measure
 from kvaudit.server.audits.evidence import live_markers
 from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import Kind, Planting, Result
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +54,7 @@ def test_what_is_older_goes():
     assert Planting.objects.get().markers == [as_measure(FIRST)]
 
 
-def test_the_next_run_looks_for_them_and_results_do_not_show_them(actor, monkeypatch):
+def test_the_next_run_looks_for_them_and_results_do_not_show_them(fake_runner, monkeypatch):
     target = a_target()
     given = []
     original = run_task.permission_of
@@ -64,8 +64,8 @@ def test_the_next_run_looks_for_them_and_results_do_not_show_them(actor, monkeyp
         return given[-1][0]
 
     monkeypatch.setattr(run_task, "permission_of", watch)
-    actor.says = {"canary": result("canary", measures={"n": 20, "live_markers": [as_measure(DECOY)]})}
-    actor.before = lambda target, cancelled: given[-1][1](FIRST)
+    fake_runner.says = {"canary": result("canary", measures={"n": 20, "live_markers": [as_measure(DECOY)]})}
+    fake_runner.before = lambda target, cancelled: given[-1][1](FIRST)
     for _ in range(2):
         run_task.execute([active(target).pk], kind=Kind.ACTIVE)
     assert given[0][0].earlier == ()
@@ -74,7 +74,7 @@ def test_the_next_run_looks_for_them_and_results_do_not_show_them(actor, monkeyp
     assert Planting.objects.count() == 2
 
 
-def test_a_worker_that_dies_leaves_what_it_planted(actor, monkeypatch, settings):
+def test_a_worker_that_dies_leaves_what_it_planted(fake_runner, monkeypatch, settings):
     """Kept by the heartbeat, not by the end of the run."""
     settings.AUDIT_HEARTBEAT_SECONDS = 0.02
     target = a_target()
@@ -93,6 +93,6 @@ def test_a_worker_that_dies_leaves_what_it_planted(actor, monkeypatch, settings)
         await until_async(lambda: kept, "a heartbeat has kept it")
         raise RuntimeError("dies")
 
-    actor.before = before
+    fake_runner.before = before
     run_task.execute([active(target).pk], kind=Kind.ACTIVE)
     assert Planting.objects.get().markers == [as_measure(FIRST)]

@@ -29,9 +29,9 @@ from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ops.ledger import verify
 from tests.factories import a_user
 from tests.recorded import recorded
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 from tests.server.checklists.claims import an_attestation
-from tests.server.incidents.stage import an_incident
+from tests.server.incidents.builders import an_incident
 
 pytestmark = pytest.mark.django_db
 

@@ -13,7 +13,7 @@ from kvaudit.server.audits.evidence import store as evidence
 from kvaudit.server.audits.models import Evidence, Kind
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 SECRET = "the customer's account number is 4711081599221177"
 
@@ -27,9 +27,9 @@ def pair(settings):
 
 def stored(run, text=SECRET):
     body = sealed_text.sealer()(text.encode())
-    evidence.keep(
+    evidence.store_evidence(
         [
-            evidence.Kept(
+            evidence.EvidenceOfRun(
                 run.pk, Seen("sealed", hashlib.sha256(body).hexdigest(), "POST /generate", body, "x/y")
             )
         ]

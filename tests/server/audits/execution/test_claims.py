@@ -12,7 +12,7 @@ from django.utils import timezone
 from kvaudit.server.audits.execution import claims as claiming
 from kvaudit.server.audits.execution.claims import Claim
 from kvaudit.server.audits.models import Kind, Run
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 from tests.waiting import PATIENCE
 
 

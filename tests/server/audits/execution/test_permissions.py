@@ -6,11 +6,10 @@ import pytest
 from django.utils import timezone
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.audits.execution import permissions
-from kvaudit.server.audits.execution import run_task as executing
+from kvaudit.server.audits.execution import permissions, run_task
 from kvaudit.server.audits.models import CheckState, Kind, Run, Trigger
 from kvaudit.server.fleet.services import pause_probes
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db
@@ -53,30 +52,32 @@ def test_a_closed_window_stops_a_scheduled_run_and_not_one_that_a_person_asked_f
 
 
 @pytest.mark.parametrize("whole_fleet", [False, True])
-def test_a_pause_reaches_a_run_under_way_with_the_next_heartbeat(actor, monkeypatch, settings, whole_fleet):
+def test_a_pause_reaches_a_run_under_way_with_the_next_heartbeat(
+    fake_runner, monkeypatch, settings, whole_fleet
+):
     """What was asked counts; what was not asked moves no state."""
     settings.AUDIT_HEARTBEAT_SECONDS = 0.05
     target = a_target()
-    executing.execute([active(target, checks=["rejection", "canary"]).pk], kind=Kind.ACTIVE)
+    run_task.execute([active(target, checks=["rejection", "canary"]).pk], kind=Kind.ACTIVE)
     before = dict(CheckState.objects.values_list("check_id", "last_confirmed"))
     stopped = []
-    original = executing.permission_of
+    original = run_task.permission_of
 
     def watch(run, **hooks):
         stopped.append(hooks["stopped"])
         pause_probes(actor="command:test", deployment=None if whole_fleet else target)
         return original(run, **hooks)
 
-    monkeypatch.setattr(executing, "permission_of", watch)
+    monkeypatch.setattr(run_task, "permission_of", watch)
 
     async def until_stopped(target, cancelled):
         await until_async(stopped[0], "the run is told to stop")
 
-    actor.before = until_stopped
-    actor.says = {"canary": result("canary", Verdict.INCONCLUSIVE, "canary was not asked: paused.")}
+    fake_runner.before = until_stopped
+    fake_runner.says = {"canary": result("canary", Verdict.INCONCLUSIVE, "canary was not asked: paused.")}
     run = active(target, checks=["rejection", "canary"])
     # Queued before the pause, so that it is claimed: the pause comes while it is being loaded.
-    executing.execute([run.pk], kind=Kind.ACTIVE)
+    run_task.execute([run.pk], kind=Kind.ACTIVE)
     run.refresh_from_db()
     assert "paused by command:test" in stopped[0]()
     assert (run.state, run.verdict) == ("cancelled", "inconclusive")
@@ -86,30 +87,30 @@ def test_a_pause_reaches_a_run_under_way_with_the_next_heartbeat(actor, monkeypa
     assert states["rejection"].last_confirmed > before["rejection"]
 
 
-def test_tokens_are_written_while_they_are_spent(actor, monkeypatch, settings):
+def test_tokens_are_written_while_they_are_spent(fake_runner, monkeypatch, settings):
     settings.AUDIT_HEARTBEAT_SECONDS = 0.02
     run = active(a_target(), tokens_spent=70)
     hooks, seen = {}, []
-    original = executing.permission_of
+    original = run_task.permission_of
     monkeypatch.setattr(
-        executing, "permission_of", lambda run, **them: hooks.update(them) or original(run, **them)
+        run_task, "permission_of", lambda run, **them: hooks.update(them) or original(run, **them)
     )
-    beat = executing.claiming.heartbeat
+    beat = run_task.claiming.heartbeat
 
     def watch(*arguments):
         found = beat(*arguments)
         seen.append(Run.objects.get(pk=run.pk).tokens_spent)
         return found
 
-    monkeypatch.setattr(executing.claiming, "heartbeat", watch)
+    monkeypatch.setattr(run_task.claiming, "heartbeat", watch)
 
     async def before(target, cancelled):
         hooks["spent"].prompt_tokens += 30
         await until_async(lambda: 100 in seen, "a heartbeat has written them")
         hooks["spent"].prompt_tokens += 5
 
-    actor.before = before
-    executing.execute([run.pk], kind=Kind.ACTIVE)
+    fake_runner.before = before
+    run_task.execute([run.pk], kind=Kind.ACTIVE)
     run.refresh_from_db()
     assert run.tokens_spent == 105, "the first attempt's 70, and no token twice"
 
@@ -117,8 +118,8 @@ def test_tokens_are_written_while_they_are_spent(actor, monkeypatch, settings):
 def test_a_database_that_stays_silent_stops_the_prompts(settings):
     settings.AUDIT_LEASE_SECONDS = 60
     run = active(a_target())
-    claims = executing.claiming.claim([run.pk], kind=Kind.ACTIVE)
-    work = executing._load(claims)[0]
+    claims = run_task.claiming.claim([run.pk], kind=Kind.ACTIVE)
+    work = run_task._load(claims)[0]
     assert work.permission.stopped() == ""
     work.confirmed -= 50
     assert "has not confirmed" in work.permission.stopped()

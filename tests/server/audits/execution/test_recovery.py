@@ -7,16 +7,14 @@ import pytest
 from django.utils import timezone
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.audits.execution import claims
-from kvaudit.server.audits.execution import recovery as recovering
-from kvaudit.server.audits.execution import run_task as executing
+from kvaudit.server.audits.execution import claims, recovery, run_task
 from kvaudit.server.audits.execution.recording import Observed, record_partly
 from kvaudit.server.audits.execution.recovery import recover
 from kvaudit.server.audits.models import CheckState, Kind, Overdue, Result, Run, StateChange
 from kvaudit.server.fleet.models import FingerprintChange, Node
 from kvaudit.server.ledger.models import Entry
+from tests.server.audits.builders import a_plan, a_run, a_target, result
 from tests.server.audits.execution.test_claims import compete
-from tests.server.audits.stage import a_plan, a_run, a_target, result
 
 pytestmark = pytest.mark.django_db
 
@@ -49,24 +47,24 @@ def test_a_lease_that_holds_is_left_alone():
     assert (found.retried, found.lost) == (0, 0)
 
 
-def test_the_lost_worker_cannot_write_after_its_run_was_given_away(actor):
+def test_the_lost_worker_cannot_write_after_its_run_was_given_away(fake_runner):
     run = a_run(a_target())
     stale = lose(run)
     recover()
-    executing.execute([run.pk], kind=Kind.PASSIVE)
-    actor.says = {"pool": Verdict.FAIL}
+    run_task.execute([run.pk], kind=Kind.PASSIVE)
+    fake_runner.says = {"pool": Verdict.FAIL}
     assert record_partly(stale, Observed(result("pool", Verdict.FAIL), timezone.now())) is False
     run.refresh_from_db()
     assert (run.verdict, run.attempt) == ("pass", 2)
     assert not Result.objects.filter(verdict="fail").exists()
 
 
-def test_a_fail_of_the_first_attempt_stands(actor):
+def test_a_fail_of_the_first_attempt_stands(fake_runner):
     run = a_run(a_target(), kind=Kind.ACTIVE)
     claim = lose(run)
     assert record_partly(claim, Observed(result("pool", Verdict.FAIL), timezone.now()))
     recover()
-    executing.execute([run.pk], kind=Kind.ACTIVE)
+    run_task.execute([run.pk], kind=Kind.ACTIVE)
     run.refresh_from_db()
     assert (run.verdict, run.attempt) == ("fail", 2)
     assert CheckState.objects.get(check_id="pool", closed_at=None).verdict == "fail"
@@ -122,14 +120,14 @@ def test_a_retry_that_no_worker_takes_ends_as_error():
     assert (run.state, run.verdict) == ("finished", "error")
 
 
-def test_a_run_that_waits_too_long_is_overdue_until_one_finishes(actor):
+def test_a_run_that_waits_too_long_is_overdue_until_one_finishes(fake_runner):
     target = a_target()
     plan = a_plan(target, interval=3600)
     late = timezone.now() - timedelta(minutes=31)
     run = a_run(target, plan=plan, trigger="schedule", slot=late, not_before=late)
     assert recover().overdue == 1
     assert recover().overdue == 0
-    executing.execute([run.pk], kind=Kind.PASSIVE)
+    run_task.execute([run.pk], kind=Kind.PASSIVE)
     assert not Overdue.objects.open().exists()
     assert list(StateChange.objects.filter(plan=plan).order_by("id").values_list("what", flat=True)) == [
         "overdue",
@@ -147,8 +145,8 @@ def test_nothing_is_overdue_of_a_plan_that_was_switched_off():
     assert not Overdue.objects.open().exists()
 
 
-def test_an_expired_state_becomes_one_row_of_the_timeline(actor):
-    executing.execute([a_run(a_target(), checks=["pool"]).pk], kind=Kind.PASSIVE)
+def test_an_expired_state_becomes_one_row_of_the_timeline(fake_runner):
+    run_task.execute([a_run(a_target(), checks=["pool"]).pk], kind=Kind.PASSIVE)
     state = CheckState.objects.get()
     CheckState.objects.update(
         since=state.since - timedelta(days=9),
@@ -162,9 +160,9 @@ def test_an_expired_state_becomes_one_row_of_the_timeline(actor):
     assert change.at == state.since - timedelta(days=1)
 
 
-def test_a_change_of_the_description_expires_states_once(actor, bells):
+def test_a_change_of_the_description_expires_states_once(fake_runner, enqueued):
     target = a_target()
-    executing.execute([a_run(target).pk], kind=Kind.PASSIVE)
+    run_task.execute([a_run(target).pk], kind=Kind.PASSIVE)
     FingerprintChange.objects.create(
         deployment=target,
         node=Node.objects.get(deployment=target),
@@ -196,7 +194,7 @@ def test_a_stale_token_of_zero_never_passes_the_fence():
 
 
 def test_bounded(monkeypatch):
-    monkeypatch.setattr(recovering, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(recovery, "MOST_AT_ONCE", 2)
     for _ in range(3):
         lose(a_run(a_target()))
     assert recover().retried == 2

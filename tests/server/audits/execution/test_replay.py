@@ -6,13 +6,12 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from kvaudit.auditor.prober.spending import Spent
-from kvaudit.server.audits.execution import permissions
-from kvaudit.server.audits.execution import replay as replaying
+from kvaudit.auditor.prober.spending import TokenUsage
+from kvaudit.server.audits.execution import permissions, replay
 from kvaudit.server.audits.models import Kind
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 
@@ -23,11 +22,11 @@ def an_active_run(**fields):
 
 def test_every_active_run_gets_a_seed_of_its_own_once():
     first, second, passive = an_active_run(), an_active_run(), a_run(a_target())
-    replaying.draw_seeds([first, second, passive])
+    replay.draw_seeds([first, second, passive])
     assert first.seed != second.seed
     assert passive.seed is None
     drawn = first.seed
-    replaying.draw_seeds([first])
+    replay.draw_seeds([first])
     first.refresh_from_db()
     assert first.seed == drawn
 
@@ -35,7 +34,7 @@ def test_every_active_run_gets_a_seed_of_its_own_once():
 def test_what_a_run_may_do_carries_its_seed_and_lengths():
     run = an_active_run(seed=7, replayed_lengths=[5_322])
     found = permissions.permission_of(
-        run, stopped=lambda: "", planted=lambda marker: None, spent=Spent(ceiling=1)
+        run, stopped=lambda: "", planted=lambda marker: None, spent=TokenUsage(ceiling=1)
     )
     assert (found.seed, found.replayed) == (7, (5_322,))
 
@@ -43,7 +42,7 @@ def test_what_a_run_may_do_carries_its_seed_and_lengths():
 def test_a_replay_is_an_active_run_of_the_failing_checks():
     original = an_active_run(seed=7)
     operator = a_user(team=original.deployment.team, role="operator")
-    made = replaying.replay(original=original, checks=["canary", "pool"], lengths=[9, 5, 9], actor=operator)
+    made = replay.replay(original=original, checks=["canary", "pool"], lengths=[9, 5, 9], actor=operator)
     assert (made.kind, made.checks, made.seed, made.replayed_lengths) == ("active", ["canary"], 7, [5, 9])
     assert (made.retry_of, made.actor) == (original, operator)
     assert Entry.objects.filter(kind="run.replay_requested").count() == 1
@@ -54,20 +53,20 @@ def test_a_replay_is_an_active_run_of_the_failing_checks():
 )
 def test_what_cannot_be_replayed_says_why(checks, seed, said):
     original = an_active_run(seed=seed)
-    with pytest.raises(replaying.ReplayProblem, match=said):
-        replaying.replay(original=original, checks=checks, lengths=[], actor="system:tests")
+    with pytest.raises(replay.ReplayProblem, match=said):
+        replay.replay(original=original, checks=checks, lengths=[], actor="system:tests")
 
 
 def test_a_retired_deployment_is_asked_nothing():
     original = an_active_run(seed=7)
     type(original.deployment).objects.update(retired_at=timezone.now())
     original.deployment.refresh_from_db()
-    with pytest.raises(replaying.ReplayProblem, match="retired"):
-        replaying.replay(original=original, checks=["canary"], lengths=[], actor="system:tests")
+    with pytest.raises(replay.ReplayProblem, match="retired"):
+        replay.replay(original=original, checks=["canary"], lengths=[], actor="system:tests")
 
 
 def test_readers_replay_nothing():
     original = an_active_run(seed=7)
     reader = a_user(team=original.deployment.team, role="auditor")
     with pytest.raises(PermissionDenied):
-        replaying.replay(original=original, checks=["canary"], lengths=[], actor=reader)
+        replay.replay(original=original, checks=["canary"], lengths=[], actor=reader)

@@ -12,7 +12,7 @@ from kvaudit.server.audits.state import status
 from kvaudit.server.audits.state.history import history_for
 from kvaudit.server.fleet.models import Node
 from tests.factories import a_node
-from tests.server.audits.stage import a_plan, a_run, a_target, facts, result
+from tests.server.audits.builders import a_plan, a_run, a_target, facts, result
 
 pytestmark = pytest.mark.django_db
 
@@ -29,11 +29,11 @@ def drift_runs():
 
 
 def test_a_capacity_change_is_recorded_expires_and_queues_the_gate(
-    actor, bells, django_capture_on_commit_callbacks
+    fake_runner, enqueued, django_capture_on_commit_callbacks
 ):
     target = a_target()
     audit(target, checks=["pool", "version", "exposure"])
-    actor.facts = {target.slug: facts(pool=681_280)}
+    fake_runner.facts = {target.slug: facts(pool=681_280)}
     with django_capture_on_commit_callbacks(execute=True):
         run = audit(target, checks=["pool"])
     change = StateChange.objects.get(what="capacity")
@@ -52,39 +52,39 @@ def test_a_capacity_change_is_recorded_expires_and_queues_the_gate(
         None,
         None,
     )
-    assert ("passive", [again.pk]) in bells
+    assert ("passive", [again.pk]) in enqueued
 
 
-def test_a_restart_that_moves_the_pool_by_one_percent_is_none(actor):
+def test_a_restart_that_moves_the_pool_by_one_percent_is_none(fake_runner):
     target = a_target()
     audit(target)
-    actor.facts = {target.slug: facts(pool=1_985_000)}
+    fake_runner.facts = {target.slug: facts(pool=1_985_000)}
     audit(target)
     assert not StateChange.objects.filter(what="capacity").exists()
     assert not drift_runs().exists()
     assert CheckState.objects.count() == 2
 
 
-def test_the_first_reading_is_no_change(actor):
+def test_the_first_reading_is_no_change(fake_runner):
     audit(a_target())
     assert not drift_runs().exists()
 
 
-def test_several_nodes_that_change_together_queue_one_gate(actor):
+def test_several_nodes_that_change_together_queue_one_gate(fake_runner):
     target = a_target()
     a_node(target, "decode-0", role="decode")
     audit(target)
-    actor.facts = {target.slug: facts(version="0.5.23")}
+    fake_runner.facts = {target.slug: facts(version="0.5.23")}
     audit(target)
     assert StateChange.objects.filter(what="capacity").count() == 2
     assert drift_runs().count() == 1
 
 
-def test_two_processes_behind_one_address_do_not_audit_for_ever(actor):
+def test_two_processes_behind_one_address_do_not_audit_for_ever(fake_runner):
     target = a_target()
     audit(target)
     for number in range(4):
-        actor.facts = {target.slug: facts(version=f"0.5.{23 + number % 2}")}
+        fake_runner.facts = {target.slug: facts(version=f"0.5.{23 + number % 2}")}
         queued = drift_runs().filter(state="queued").first()
         if queued is None:
             audit(target)
@@ -95,19 +95,19 @@ def test_two_processes_behind_one_address_do_not_audit_for_ever(actor):
     assert waiting.not_before > timezone.now() + timedelta(minutes=4)
 
 
-def test_a_retired_deployment_is_not_gated_again(actor):
+def test_a_retired_deployment_is_not_gated_again(fake_runner):
     target = a_target()
     audit(target)
     target.retired_at = timezone.now()
     target.save()
-    actor.facts = {target.slug: facts(version="0.5.23")}
+    fake_runner.facts = {target.slug: facts(version="0.5.23")}
     audit(target)
     assert not drift_runs().exists()
 
 
-def test_what_becomes_inconclusive_is_rerun_once_after_a_quarter_of_an_hour(actor):
+def test_what_becomes_inconclusive_is_rerun_once_after_a_quarter_of_an_hour(fake_runner):
     target = a_target()
-    actor.says = {"pool": Verdict.INCONCLUSIVE}
+    fake_runner.says = {"pool": Verdict.INCONCLUSIVE}
     first = audit(target)
     again = Run.objects.get(trigger="retry")
     assert (again.retry_of, again.checks, again.slot) == (first, ["pool"], None)
@@ -116,23 +116,23 @@ def test_what_becomes_inconclusive_is_rerun_once_after_a_quarter_of_an_hour(acto
     run_task.execute([again.pk], kind=Kind.PASSIVE)
     audit(target)
     assert Run.objects.filter(trigger="retry").count() == 1
-    actor.says = {}
+    fake_runner.says = {}
     audit(target)
-    actor.says = {"pool": Verdict.INCONCLUSIVE}
+    fake_runner.says = {"pool": Verdict.INCONCLUSIVE}
     audit(target)
     assert Run.objects.filter(trigger="retry").count() == 2
 
 
-def test_a_plan_that_comes_sooner_is_the_rerun(actor):
+def test_a_plan_that_comes_sooner_is_the_rerun(fake_runner):
     target = a_target()
-    actor.says = {"pool": Verdict.INCONCLUSIVE}
+    fake_runner.says = {"pool": Verdict.INCONCLUSIVE}
     audit(target, plan=a_plan(target, interval=60), trigger="schedule", slot=timezone.now())
     audit(a_target(), plan=a_plan(target, interval=3600), trigger="schedule", slot=timezone.now())
     assert Run.objects.filter(trigger="retry").count() == 1
 
 
-def test_an_error_is_not_rerun(actor):
-    actor.says = {"pool": Verdict.ERROR}
+def test_an_error_is_not_rerun(fake_runner):
+    fake_runner.says = {"pool": Verdict.ERROR}
     audit(a_target())
     assert not Run.objects.filter(trigger="retry").exists()
 
@@ -150,13 +150,13 @@ def test_history_before_anything_ran():
     assert history.previous == {}
 
 
-def test_the_gate_has_completed_when_all_four_have_since_the_change(actor):
+def test_the_gate_has_completed_when_all_four_have_since_the_change(fake_runner):
     target = a_target()
     audit(target, checks=GATE)
     history = history_for(target)
     assert history.gate_completed_at is not None
     assert not history.gate_expired
-    actor.facts = {target.slug: facts(version="0.5.23")}
+    fake_runner.facts = {target.slug: facts(version="0.5.23")}
     audit(target, checks=["pool"])
     changed = history_for(target)
     assert changed.fingerprint_changed_at is not None
@@ -167,64 +167,66 @@ def test_the_gate_has_completed_when_all_four_have_since_the_change(actor):
     assert after.gate_completed_at > after.fingerprint_changed_at
 
 
-def test_a_failing_gate_has_completed_but_one_in_error_has_not(actor):
+def test_a_failing_gate_has_completed_but_one_in_error_has_not(fake_runner):
     target = a_target()
-    actor.says = {"pool": Verdict.FAIL}
+    fake_runner.says = {"pool": Verdict.FAIL}
     audit(target, checks=GATE)
     assert history_for(target).gate_completed_at is not None
     other = a_target()
-    actor.says = {"canary": Verdict.ERROR}
+    fake_runner.says = {"canary": Verdict.ERROR}
     audit(other, checks=GATE)
     assert history_for(other).gate_completed_at is None
 
 
-def test_drift_is_asked_again_once_the_gate_is_complete(actor, bells, django_capture_on_commit_callbacks):
+def test_drift_is_asked_again_once_the_gate_is_complete(
+    fake_runner, enqueued, django_capture_on_commit_callbacks
+):
     target = a_target()
-    actor.says = {"drift": Verdict.INCONCLUSIVE}
+    fake_runner.says = {"drift": Verdict.INCONCLUSIVE}
     audit(target, checks=["pool", "version", "drift"])
     assert not drift_runs().exists()  # half a gate
     with django_capture_on_commit_callbacks(execute=True):
         audit(target, checks=["rejection", "canary"], kind="active")
     again = drift_runs().get()
     assert (again.kind, again.checks) == ("passive", ["drift"])
-    assert ("passive", [again.pk]) in bells
+    assert ("passive", [again.pk]) in enqueued
     run_task.execute([again.pk], kind=Kind.PASSIVE)
     assert drift_runs().count() == 1  # still inconclusive, and not asked for ever
 
 
 @pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.ERROR])
-def test_drift_that_does_not_wait_for_the_gate_is_left_alone(actor, verdict):
+def test_drift_that_does_not_wait_for_the_gate_is_left_alone(fake_runner, verdict):
     target = a_target()
-    actor.says = {"drift": verdict}
+    fake_runner.says = {"drift": verdict}
     audit(target, checks=["drift"])
     audit(target, checks=GATE)
     assert not drift_runs().exists()
 
 
-def test_a_waiting_drift_does_not_keep_the_gate_from_being_queued(actor):
+def test_a_waiting_drift_does_not_keep_the_gate_from_being_queued(fake_runner):
     target = a_target()
-    actor.says = {"drift": Verdict.INCONCLUSIVE}
+    fake_runner.says = {"drift": Verdict.INCONCLUSIVE}
     audit(target, checks=["drift"])
     audit(target, checks=GATE)
     assert drift_runs().get().checks == ["drift"]
-    actor.facts = {target.slug: facts(version="0.5.23")}
+    fake_runner.facts = {target.slug: facts(version="0.5.23")}
     audit(target, checks=["pool"])
     assert ["pool", "version", "drift"] in [run.checks for run in drift_runs()]
 
 
-def test_history_knows_the_last_significant_fingerprint_of_each_node(actor):
+def test_history_knows_the_last_significant_fingerprint_of_each_node(fake_runner):
     target = a_target()
     audit(target)
     node = Node.objects.get(deployment=target)
     assert history_for(target).previous[node.name].exact["version"] == "0.5.22"
 
 
-def test_the_runner_is_told_history(actor):
+def test_the_runner_is_told_history(fake_runner):
     target = a_target()
     audit(target)
     audit(target)
-    assert actor.histories[0].previous == {}
-    assert list(actor.histories[1].previous) == ["prefill-0"]
+    assert fake_runner.histories[0].previous == {}
+    assert list(fake_runner.histories[1].previous) == ["prefill-0"]
 
 
 @pytest.mark.parametrize(
@@ -238,9 +240,9 @@ def test_the_runner_is_told_history(actor):
         (Verdict.PASS, {}, False),
     ],
 )
-def test_the_edge_limit_was_seen_refusing(actor, verdict, measures, seen):
+def test_the_edge_limit_was_seen_refusing(fake_runner, verdict, measures, seen):
     target = a_target(edge_limit=600_000)
-    actor.says = {"rejection": result("rejection", verdict, measures=measures)}
+    fake_runner.says = {"rejection": result("rejection", verdict, measures=measures)}
     audit(target, checks=["rejection"])
     assert history_for(target).edge_limit_seen_refusing is seen
     CheckState.objects.update(expires_at=timezone.now() - timedelta(seconds=1))

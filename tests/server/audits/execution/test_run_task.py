@@ -12,11 +12,11 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.execution import claims as claiming
 from kvaudit.server.audits.execution import recording, run_task
 from kvaudit.server.audits.execution import worker as desk
-from kvaudit.server.audits.execution.worker import Desk
+from kvaudit.server.audits.execution.worker import RunCoordinator
 from kvaudit.server.audits.models import CheckState, Kind, Result, Run
 from kvaudit.server.fleet.models import Node
 from kvaudit.server.ledger.models import Entry
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 from tests.waiting import until_async
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +52,7 @@ def on_beat(monkeypatch, settings):
     return install
 
 
-def test_a_run_ends_with_results_state_and_a_ledger_entry(actor):
+def test_a_run_ends_with_results_state_and_a_ledger_entry(fake_runner):
     run = a_run(a_target())
     assert execute(run) == 1
     assert (run.state, run.verdict, run.attempt, run.lease_token) == ("finished", "pass", 1, None)
@@ -67,14 +67,14 @@ def test_a_run_ends_with_results_state_and_a_ledger_entry(actor):
     assert Entry.objects.filter(subject=f"run:{run.pk}", kind="run.finished").count() == 1
 
 
-def test_many_runs_in_one_task(actor):
+def test_many_runs_in_one_task(fake_runner):
     runs = [a_run(a_target()) for _ in range(60)]
     assert execute(*runs) == 60
     assert {(run.state, run.verdict) for run in runs} == {("finished", "pass")}
     assert Result.objects.count() == 120
 
 
-def test_a_second_message_for_the_same_run_does_nothing(actor):
+def test_a_second_message_for_the_same_run_does_nothing(fake_runner):
     run = a_run(a_target())
     execute(run)
     assert execute(run) == 0
@@ -90,22 +90,22 @@ def test_a_second_message_for_the_same_run_does_nothing(actor):
         ({"pool": Verdict.FAIL, "version": Verdict.ERROR}, "fail"),
     ],
 )
-def test_the_worst_check_decides_and_is_the_sentence(actor, says, verdict):
-    actor.says = says
+def test_the_worst_check_decides_and_is_the_sentence(fake_runner, says, verdict):
+    fake_runner.says = says
     run = a_run(a_target())
     execute(run)
     assert run.verdict == verdict
     assert run.summary.endswith(f"says {verdict}")
 
 
-def test_a_runner_that_breaks_is_an_error_for_its_run_alone(actor):
+def test_a_runner_that_breaks_is_an_error_for_its_run_alone(fake_runner):
     broken, sound = a_target("broken"), a_target("sound")
 
     def explode(target, cancelled):
         if target.slug == "broken":
             raise RuntimeError("boom")
 
-    actor.before = explode
+    fake_runner.before = explode
     first, second = a_run(broken), a_run(sound)
     execute(first, second)
     assert (first.verdict, second.verdict) == ("error", "pass")
@@ -123,24 +123,24 @@ def test_a_check_without_a_result_is_an_error_never_a_pass(monkeypatch):
     assert CheckState.objects.get(check_id="version").verdict == "error"
 
 
-def test_a_key_that_cannot_be_opened_is_an_error(actor):
+def test_a_key_that_cannot_be_opened_is_an_error(fake_runner):
     target = a_target()
     Node.objects.filter(deployment=target).update(headers_sealed="not sealed by us")
     run = a_run(target)
     execute(run)
     assert run.verdict == "error"
-    assert actor.ran == []
+    assert fake_runner.ran == []
 
 
 @pytest.mark.parametrize("said", [Verdict.ERROR, Verdict.INCONCLUSIVE])
-def test_cancelled_in_the_middle_keeps_what_was_known(actor, on_beat, said):
-    actor.when_cancelled = said
+def test_cancelled_in_the_middle_keeps_what_was_known(fake_runner, on_beat, said):
+    fake_runner.when_cancelled = said
     target = a_target()
     execute(a_run(target))
     before = CheckState.objects.get(check_id="pool").last_confirmed
     run = a_run(target)
     on_beat(lambda: Run.objects.filter(pk=run.pk).update(cancel_requested_at=timezone.now()))
-    actor.before = lambda target, cancelled: until(cancelled)
+    fake_runner.before = lambda target, cancelled: until(cancelled)
     execute(run)
     assert (run.state, run.verdict) == ("cancelled", said)
     assert set(run.progress["checks"].values()) == {said}
@@ -148,17 +148,17 @@ def test_cancelled_in_the_middle_keeps_what_was_known(actor, on_beat, said):
     assert Entry.objects.filter(subject=f"run:{run.pk}", kind="run.cancelled").count() == 1
 
 
-def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(actor, on_beat):
+def test_a_worker_that_lost_its_lease_stops_and_writes_nothing(fake_runner, on_beat):
     run = a_run(a_target())
     other = uuid.uuid4()
     on_beat(lambda: Run.objects.filter(pk=run.pk).update(lease_token=other, attempt=2))
-    actor.before = lambda target, cancelled: until(cancelled)
+    fake_runner.before = lambda target, cancelled: until(cancelled)
     assert execute(run) == 0
     assert (run.state, run.verdict, run.lease_token) == ("running", None, other)
     assert not Result.objects.exists()
 
 
-def test_a_lease_lost_just_before_writing_is_fenced(actor, monkeypatch):
+def test_a_lease_lost_just_before_writing_is_fenced(fake_runner, monkeypatch):
     run = a_run(a_target())
     finish = recording.finish
 
@@ -173,7 +173,7 @@ def test_a_lease_lost_just_before_writing_is_fenced(actor, monkeypatch):
     assert not CheckState.objects.exists()
 
 
-def test_a_database_that_is_away_for_a_moment_costs_nothing(actor, monkeypatch):
+def test_a_database_that_is_away_for_a_moment_costs_nothing(fake_runner, monkeypatch):
     run = a_run(a_target())
     finish, faults = recording.finish, [OperationalError("gone"), OperationalError("still gone")]
 
@@ -189,7 +189,7 @@ def test_a_database_that_is_away_for_a_moment_costs_nothing(actor, monkeypatch):
     assert run.verdict == "pass"
 
 
-def test_results_that_cannot_be_written_cost_only_their_own_run(actor, monkeypatch):
+def test_results_that_cannot_be_written_cost_only_their_own_run(fake_runner, monkeypatch):
     first, second = a_run(a_target()), a_run(a_target())
     finish = recording.finish
 
@@ -204,24 +204,24 @@ def test_results_that_cannot_be_written_cost_only_their_own_run(actor, monkeypat
     assert "could not be stored" in first.summary
 
 
-def test_the_soft_limit_ends_runs_as_error(actor, monkeypatch):
+def test_the_soft_limit_ends_runs_as_error(fake_runner, monkeypatch):
     run = a_run(a_target())
-    actor.before = lambda target, cancelled: until(cancelled)
+    fake_runner.before = lambda target, cancelled: until(cancelled)
     beats = iter([SoftTimeLimitExceeded()])
-    original = Desk._take
+    original = RunCoordinator._take_event
 
     def take(desk):
         if (limit := next(beats, None)) is not None:
             raise limit
         original(desk)
 
-    monkeypatch.setattr(Desk, "_take", take)
+    monkeypatch.setattr(RunCoordinator, "_take_event", take)
     execute(run)
     assert (run.state, run.verdict) == ("finished", "error")
 
 
 def test_budget_of_the_plan_within_what_a_task_may_take():
-    from tests.server.audits.stage import a_plan
+    from tests.server.audits.builders import a_plan
 
     target = a_target()
     plan = a_plan(target, budget_seconds=5, budget_tokens=1000)
@@ -231,7 +231,7 @@ def test_budget_of_the_plan_within_what_a_task_may_take():
     assert run_task.budget_of(a_run(target, plan=long)).seconds == run_task.PASSIVE_SECONDS
 
 
-def test_state_of_every_kind_of_run_names_its_configuration(actor):
+def test_state_of_every_kind_of_run_names_its_configuration(fake_runner):
     """An active run's result is kept before the run ends, and speaks of what was read all the same."""
     target = a_target()
     run_task.execute([a_run(target).pk], kind=Kind.PASSIVE)

@@ -10,19 +10,16 @@ from django.utils import timezone
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.roles import Role
-from kvaudit.server.audits.execution import claims
-from kvaudit.server.audits.execution import recovery as recovering
-from kvaudit.server.audits.execution import run_task as executing
-from kvaudit.server.audits.execution import suspension as suspending
+from kvaudit.server.audits.execution import claims, recovery, run_task, suspension
 from kvaudit.server.audits.execution.replay import ReplayProblem, replay
 from kvaudit.server.audits.models import Kind, Run, RunState, StateChange, Trigger
 from kvaudit.server.audits.services import AuditProblem, audit_now
 from kvaudit.server.fleet.models import Pause
 from kvaudit.server.fleet.services import pause_probes
 from kvaudit.server.ledger.models import Entry
-from kvaudit.server.web.kit.parts.reproduce import again
+from kvaudit.server.web.kit.parts.reproduce import reproduction_of
 from tests.factories import a_user
-from tests.server.audits.stage import a_run, a_target, facts, result
+from tests.server.audits.builders import a_run, a_target, facts, result
 
 pytestmark = pytest.mark.django_db
 
@@ -41,13 +38,13 @@ def wedge(actor, said=WEDGED, **fields):
     """A deployment whose nightly run met such a prompt."""
     run = a_run(a_target(), checks=ACTIVE, kind=Kind.ACTIVE, **fields)
     actor.says = {"rejection": said, "canary": AFTER}
-    assert executing.execute([run.pk], kind=Kind.ACTIVE) == 1
+    assert run_task.execute([run.pk], kind=Kind.ACTIVE) == 1
     return run.deployment
 
 
 @pytest.mark.parametrize("said", [WEDGED, SUSPECTED], ids=["proven", "suspected"])
-def test_active_checks_are_suspended_as_state_timeline_and_ledger(actor, said):
-    deployment = wedge(actor, said)
+def test_active_checks_are_suspended_as_state_timeline_and_ledger(fake_runner, said):
+    deployment = wedge(fake_runner, said)
     pause = Pause.objects.current().get(deployment=deployment)
     assert pause.suspended
     assert "2,047 tokens" in pause.reason
@@ -59,39 +56,39 @@ def test_active_checks_are_suspended_as_state_timeline_and_ledger(actor, said):
 
 
 @pytest.mark.parametrize("said", [WEDGED, SUSPECTED], ids=["proven", "suspected"])
-def test_nothing_repeats_it_by_itself(actor, said):
+def test_nothing_repeats_it_by_itself(fake_runner, said):
     """No re-run of what became inconclusive, no retry of a lapsed lease, no plan."""
-    deployment = wedge(actor, said, trigger=Trigger.SCHEDULE)
+    deployment = wedge(fake_runner, said, trigger=Trigger.SCHEDULE)
     assert not Run.objects.filter(trigger=Trigger.RETRY).exists()
     due = a_run(deployment, checks=ACTIVE, kind=Kind.ACTIVE, trigger=Trigger.SCHEDULE)
     asked = a_run(deployment, checks=ACTIVE, kind=Kind.ACTIVE, trigger=Trigger.MANUAL)
-    assert executing.execute([due.pk, asked.pk], kind=Kind.ACTIVE) == 0
+    assert run_task.execute([due.pk, asked.pk], kind=Kind.ACTIVE) == 0
     with pytest.raises(AuditProblem, match=r"suspended for .*operator resumes"):
         audit_now(deployment=deployment, actor="system:tests", checks=["rejection"])
 
 
-def test_nothing_offers_it_for_sending_again(actor):
-    deployment = wedge(actor)
+def test_nothing_offers_it_for_sending_again(fake_runner):
+    deployment = wedge(fake_runner)
     run = Run.objects.get(deployment=deployment)
     assert run.wedged
-    assert again(run).line == ""
+    assert reproduction_of(run).line == ""
     with pytest.raises(ReplayProblem, match="operator resumes"):
         replay(original=run, checks=["rejection"], lengths=[2_047], actor="system:tests")
 
 
-def test_checks_that_only_read_go_on(actor):
-    deployment = wedge(actor)
+def test_checks_that_only_read_go_on(fake_runner):
+    deployment = wedge(fake_runner)
     reading = a_run(deployment)
-    assert executing.execute([reading.pk], kind=Kind.PASSIVE) == 1
+    assert run_task.execute([reading.pk], kind=Kind.PASSIVE) == 1
 
 
-def test_a_person_resumes_with_a_reason(actor):
-    deployment = wedge(actor)
+def test_a_person_resumes_with_a_reason(fake_runner):
+    deployment = wedge(fake_runner)
     operator = a_user(team=deployment.team, role=Role.OPERATOR)
     for nothing in ("", "   "):
         with pytest.raises(ValueError, match="give the reason"):
-            suspending.resume(deployment=deployment, actor=operator, reason=nothing)
-    suspending.resume(deployment=deployment, actor=operator, reason="pool enlarged to 4,096")
+            suspension.resume(deployment=deployment, actor=operator, reason=nothing)
+    suspension.resume(deployment=deployment, actor=operator, reason="pool enlarged to 4,096")
     assert not Pause.objects.current().filter(deployment=deployment).exists()
     (change,) = StateChange.objects.filter(what=StateChange.What.RESUMED)
     assert operator.get_username() in change.summary
@@ -102,24 +99,24 @@ def test_a_person_resumes_with_a_reason(actor):
     )
 
 
-def test_who_may_not_pause_may_not_resume(actor):
-    deployment = wedge(actor)
+def test_who_may_not_pause_may_not_resume(fake_runner):
+    deployment = wedge(fake_runner)
     for somebody in (a_user(team=deployment.team), a_user()):
         with pytest.raises(PermissionDenied):
-            suspending.resume(deployment=deployment, actor=somebody, reason="because")
-    assert suspending.suspended_since(deployment) is not None
+            suspension.resume(deployment=deployment, actor=somebody, reason="because")
+    assert suspension.suspended_since(deployment) is not None
 
 
-def test_a_persons_pause_becomes_part_of_it(actor):
+def test_a_persons_pause_becomes_part_of_it(fake_runner):
     run = a_run(a_target(), checks=ACTIVE, kind=Kind.ACTIVE)
     (claim,) = claims.claim([run.pk], kind=Kind.ACTIVE)
     assert claim
     pause_probes(actor="system:tests", deployment=run.deployment, reason="a fair")
-    suspending.suspend(run, SAID)
+    suspension.suspend(run, SAID)
     pause = Pause.objects.current().get(deployment=run.deployment)
     assert pause.suspended
     assert "a fair" in pause.reason
-    assert suspending.suspend(run, SAID) == []
+    assert suspension.suspend(run, SAID) == []
 
 
 def test_a_worker_lost_in_the_silence_is_not_retried():
@@ -128,23 +125,25 @@ def test_a_worker_lost_in_the_silence_is_not_retried():
     Run.objects.filter(pk=run.pk).update(
         lease_until=timezone.now() - timedelta(seconds=1), progress={"silent": 2_047}
     )
-    recovering.recover()
+    recovery.recover()
     run.refresh_from_db()
     assert run.state == RunState.FINISHED
     assert "is not sent again" in run.summary
-    assert suspending.suspended_since(run.deployment) is not None
+    assert suspension.suspended_since(run.deployment) is not None
 
 
-def test_other_deployments_of_the_same_build_are_suspended_as_well(actor, django_capture_on_commit_callbacks):
+def test_other_deployments_of_the_same_build_are_suspended_as_well(
+    fake_runner, django_capture_on_commit_callbacks
+):
     """Their next night would send the same prompt. Another build, and a suspicion, suspend nobody else."""
     same, changed, unread = (a_target(slug) for slug in ("same", "changed", "unread"))
     for one in (same, changed):
         run = a_run(one)
         if one is changed:
-            actor.facts = {"changed": facts(version="0.5.19")}
-        assert executing.execute([run.pk], kind=Kind.PASSIVE) == 1
+            fake_runner.facts = {"changed": facts(version="0.5.19")}
+        assert run_task.execute([run.pk], kind=Kind.PASSIVE) == 1
     with django_capture_on_commit_callbacks(execute=True):
-        wedged = wedge(actor)
+        wedged = wedge(fake_runner)
     (pause,) = Pause.objects.current().filter(deployment__in=[same, changed, unread])
     assert pause.deployment == same
     assert pause.suspended
@@ -153,12 +152,12 @@ def test_other_deployments_of_the_same_build_are_suspended_as_well(actor, django
     (change,) = StateChange.objects.filter(deployment=same, what=StateChange.What.SUSPENDED)
     assert "until an operator resumes" in change.summary
     due = a_run(same, checks=ACTIVE, kind=Kind.ACTIVE, trigger=Trigger.SCHEDULE)
-    assert executing.execute([due.pk], kind=Kind.ACTIVE) == 0
+    assert run_task.execute([due.pk], kind=Kind.ACTIVE) == 0
 
 
-def test_a_suspicion_suspends_nobody_else(actor, django_capture_on_commit_callbacks):
+def test_a_suspicion_suspends_nobody_else(fake_runner, django_capture_on_commit_callbacks):
     same = a_target("same")
-    assert executing.execute([a_run(same).pk], kind=Kind.PASSIVE) == 1
+    assert run_task.execute([a_run(same).pk], kind=Kind.PASSIVE) == 1
     with django_capture_on_commit_callbacks(execute=True):
-        wedge(actor, SUSPECTED)
+        wedge(fake_runner, SUSPECTED)
     assert not Pause.objects.current().filter(deployment=same).exists()

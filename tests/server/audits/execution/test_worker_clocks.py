@@ -12,10 +12,9 @@ from kombu.exceptions import ChannelError
 
 from kvaudit import celery
 from kvaudit.server.audits import tasks
-from kvaudit.server.audits.execution import enqueue as ringing
-from kvaudit.server.audits.execution import worker_clocks
+from kvaudit.server.audits.execution import enqueue, worker_clocks
 from kvaudit.server.audits.models import Run, RunState, WorkerClock
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 
@@ -23,11 +22,11 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch):
     monkeypatch.setattr(celery.OnTime, "rest", 0)
-    monkeypatch.setattr(worker_clocks, "_told", worker_clocks._Told())
+    monkeypatch.setattr(worker_clocks, "_last_report", worker_clocks._LastReport())
 
 
 def noted():
-    return {each.name: (round(each.skew), each.refuses) for each in WorkerClock.objects.all()}
+    return {clock.name: (round(clock.skew), clock.refuses) for clock in WorkerClock.objects.all()}
 
 
 @pytest.mark.parametrize(
@@ -64,11 +63,11 @@ def test_a_clock_that_was_put_right_works_again_at_once(machine, caplog):
 
 @pytest.mark.parametrize("kind", ["passive", "active"])
 def test_a_run_is_left_to_others_and_rung_for_anew(
-    machine, actor, bells, kind, django_capture_on_commit_callbacks
+    machine, fake_runner, enqueued, kind, django_capture_on_commit_callbacks
 ):
     run = a_run(a_target(), kind=kind)
     with django_capture_on_commit_callbacks(execute=True):
-        ringing.ring()
+        enqueue.enqueue_due()
     task, argument = (
         (tasks.execute_passive, [run.pk]) if kind == "passive" else (tasks.execute_active, run.pk)
     )
@@ -76,11 +75,11 @@ def test_a_run_is_left_to_others_and_rung_for_anew(
     task.apply(args=[argument], throw=True)
     run.refresh_from_db()
     assert (run.state, run.rung_at, run.rings, run.attempt) == (RunState.QUEUED, None, 0, 0)
-    assert actor.ran == []
+    assert fake_runner.ran == []
     machine(timedelta(0))
     Run.objects.update(not_before=run.created_at)
     with django_capture_on_commit_callbacks(execute=True):
-        assert ringing.ring() == 1
+        assert enqueue.enqueue_due() == 1
     task.apply(args=[argument], throw=True)
     run.refresh_from_db()
     assert run.state == RunState.FINISHED
@@ -112,7 +111,7 @@ def test_beat_adds_nothing_to_a_pile_that_nobody_takes(monkeypatch, waiting, sen
     told = []
 
     def declare(queue, passive):
-        assert (queue, passive) == ("desk", True)
+        assert (queue, passive) == ("maintenance", True)
         if waiting is None:
             raise ChannelError("no such queue")
         return SimpleNamespace(message_count=waiting)
@@ -127,6 +126,6 @@ def test_beat_adds_nothing_to_a_pile_that_nobody_takes(monkeypatch, waiting, sen
         celery.Scheduler, "apply_entry", lambda self, entry, producer=None: told.append(entry)
     )
     scheduler.apply_entry(
-        scheduler.Entry(name="x", task="t", schedule=15.0, options={"queue": "desk"}, app=celery.app)
+        scheduler.Entry(name="x", task="t", schedule=15.0, options={"queue": "maintenance"}, app=celery.app)
     )
     assert len(told) == sent

@@ -12,15 +12,14 @@ import pytest
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
-from kvaudit.server.audits.execution import recovery
-from kvaudit.server.audits.execution import run_task as executing
+from kvaudit.server.audits.execution import recovery, run_task
 from kvaudit.server.audits.models import CheckState, Kind, Overdue, Result, Run, StateChange
-from kvaudit.server.audits.schedule import dispatch as dispatching
+from kvaudit.server.audits.schedule import dispatch
 from kvaudit.server.audits.state import status
 from kvaudit.server.fleet.models import FingerprintChange, NodeSnapshot
 from kvaudit.server.incidents import opening
 from kvaudit.server.incidents.models import Incident, Quarantine
-from tests.server.audits.stage import a_plan, a_run, a_target, facts, result
+from tests.server.audits.builders import a_plan, a_run, a_target, facts, result
 from tests.waiting import until
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +36,7 @@ def audit(target, actor, verdict, **says):
     now = clock.database_now()
     due = {"not_before": now - timedelta(seconds=1), "expires_at": now + timedelta(hours=1)}
     run = a_run(target, checks=["rejection"], **due)
-    assert executing.execute([run.pk], kind=Kind.PASSIVE) == 1
+    assert run_task.execute([run.pk], kind=Kind.PASSIVE) == 1
     opening.consume()
     run.refresh_from_db()
     return run
@@ -48,12 +47,12 @@ def holds(target):
 
 
 @pytest.mark.parametrize("offs", list(permutations([AHEAD, RIGHT, BEHIND])), ids=str)
-def test_pass_fail_pass_by_three_machines(machine, actor, offs):
+def test_pass_fail_pass_by_three_machines(machine, fake_runner, offs):
     target = a_target()
     for off, verdict in zip(offs, (PASS, FAIL, PASS), strict=True):
         before = clock.database_now()
         machine(off)
-        run = audit(target, actor, verdict)
+        run = audit(target, fake_runner, verdict)
         after = clock.database_now()
         state, seen = holds(target), Result.objects.latest("pk")
         assert (state.verdict, state.result_id) == (verdict.value, seen.pk)
@@ -71,7 +70,7 @@ def test_pass_fail_pass_by_three_machines(machine, actor, offs):
             assert status.status_of(target).verdict == FAIL
     assert Incident.objects.count() == 1
     changes = StateChange.objects.filter(check_id="rejection").order_by("at")
-    assert [(each.before, each.after) for each in changes] == [
+    assert [(change.before, change.after) for change in changes] == [
         ("", "pass"),
         ("pass", "fail"),
         ("fail", "pass"),
@@ -79,11 +78,11 @@ def test_pass_fail_pass_by_three_machines(machine, actor, offs):
 
 
 @pytest.mark.parametrize("off", [AHEAD, BEHIND])
-def test_expiry_is_judged_by_the_databases_time(machine, actor, off):
+def test_expiry_is_judged_by_the_databases_time(machine, fake_runner, off):
     """A web process 2 h behind must not take what has expired for a pass, nor one ahead expire what holds."""
     target = a_target()
     machine(RIGHT)
-    audit(target, actor, PASS)
+    audit(target, fake_runner, PASS)
     moment = clock.database_now()
     for ends, verdict in (
         (moment - timedelta(hours=1), Verdict.INCONCLUSIVE),
@@ -97,24 +96,24 @@ def test_expiry_is_judged_by_the_databases_time(machine, actor, off):
 
 
 @pytest.mark.parametrize("off", [AHEAD, BEHIND])
-def test_a_change_of_capacity_is_seen_whatever_clock_read_it_first(machine, actor, off):
+def test_a_change_of_capacity_is_seen_whatever_clock_read_it_first(machine, fake_runner, off):
     target = a_target()
     machine(off)
-    audit(target, actor, PASS)
+    audit(target, fake_runner, PASS)
     machine(RIGHT)
-    actor.facts = {target.slug: facts(pool=700_000)}
-    audit(target, actor, PASS)
+    fake_runner.facts = {target.slug: facts(pool=700_000)}
+    audit(target, fake_runner, PASS)
     change = FingerprintChange.objects.get()
     assert abs(change.at - clock.database_now()) < timedelta(minutes=1)
     assert NodeSnapshot.objects.get(current=True).pool == 700_000
 
 
 @pytest.mark.parametrize("off", [AHEAD, BEHIND])
-def test_due_overdue_and_missed_go_by_the_databases_time(machine, actor, off):
+def test_due_overdue_and_missed_go_by_the_databases_time(machine, fake_runner, off):
     machine(off)
     target = a_target()
     plan = a_plan(target, checks=["pool"], interval=3600)
-    done = dispatching.dispatch()
+    done = dispatch.dispatch()
     assert (done.runs, done.missed) == (1, 0)
     run = Run.objects.get()
     assert abs(run.slot - clock.database_now()) < timedelta(minutes=1)

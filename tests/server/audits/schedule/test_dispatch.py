@@ -11,8 +11,8 @@ from kvaudit.server.audits.schedule import times as schedule
 from kvaudit.server.audits.schedule.dispatch import dispatch
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.ledger.models import Entry
+from tests.server.audits.builders import a_plan, a_target
 from tests.server.audits.execution.test_claims import compete
-from tests.server.audits.stage import a_plan, a_target
 
 
 def move_back(plan, **delta):
@@ -179,28 +179,28 @@ def test_a_slot_whose_window_opens_only_after_the_next_slot_is_none():
 
 
 @pytest.mark.django_db
-def test_bells_ring_for_what_is_due_in_tasks_of_fifty(bells, django_capture_on_commit_callbacks):
+def test_bells_ring_for_what_is_due_in_tasks_of_fifty(enqueued, django_capture_on_commit_callbacks):
     a_plan(*[a_target() for _ in range(60)])
     with django_capture_on_commit_callbacks(execute=True):
         dispatch()
-    assert [(kind, len(ids)) for kind, ids in bells] == [("passive", 60)]
+    assert [(kind, len(ids)) for kind, ids in enqueued] == [("passive", 60)]
     with django_capture_on_commit_callbacks(execute=True):
-        assert dispatch().rung == 0  # they are rung for already
-    assert len(bells) == 1
+        assert dispatch().sent == 0  # they have been sent already
+    assert len(enqueued) == 1
 
 
 @pytest.mark.django_db
-def test_a_lost_bell_is_rung_again_ever_more_rarely(bells, django_capture_on_commit_callbacks, settings):
+def test_a_lost_bell_is_rung_again_ever_more_rarely(enqueued, django_capture_on_commit_callbacks, settings):
     settings.AUDIT_RING_AGAIN_SECONDS = 60
     a_plan(a_target())
     dispatch()
     now = timezone.now()
     Run.objects.update(rung_at=now - timedelta(seconds=61))
-    assert dispatch().rung == 1
+    assert dispatch().sent == 1
     Run.objects.update(rung_at=now - timedelta(seconds=61))
-    assert dispatch().rung == 0
+    assert dispatch().sent == 0
     Run.objects.update(rung_at=now - timedelta(seconds=121))
-    assert dispatch().rung == 1
+    assert dispatch().sent == 1
 
 
 @pytest.mark.django_db(transaction=True)

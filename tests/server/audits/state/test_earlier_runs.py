@@ -10,7 +10,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import Kind, Result
 from kvaudit.server.audits.state import earlier_runs
-from tests.server.audits.stage import a_run, a_target, result
+from tests.server.audits.builders import a_run, a_target, result
 
 pytestmark = pytest.mark.django_db
 
@@ -46,12 +46,12 @@ def test_pool_use_and_residuals_oldest_first_since_the_change():
     assert earlier_runs.with_measures(History(), target).pool_use_after == (9, 100, 200.5)
 
 
-def test_active_runs_are_given_them(actor):
+def test_active_runs_are_given_them(fake_runner):
     target = a_target()
     concluded(target, "rejection", {"pool_use_after": 100}, days=3)
     run_task.execute([a_run(target, kind=Kind.ACTIVE, checks=["rejection"]).pk], kind=Kind.ACTIVE)
     run_task.execute([a_run(target).pk], kind=Kind.PASSIVE)
-    assert [history.pool_use_after for history in actor.histories] == [(100,), ()]
+    assert [history.pool_use_after for history in fake_runner.histories] == [(100,), ()]
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_active_runs_are_given_them(actor):
         ([(0, 0, 0.5), (None, 0, 0.5)], (1, 480, 0, 0.0125)),
     ],
 )
-def test_the_bound_of_runs_under_load_together(actor, earlier, expected):
+def test_the_bound_of_runs_under_load_together(fake_runner, earlier, expected):
     target = a_target()
     for valid, hits, surfacing in earlier:
         measures = {"valid_under_load": valid, "hits_under_load": hits, "surfacing": surfacing}
         concluded(target, "concurrency", measures, days=1)
     measures = {"valid_under_load": 480, "hits_under_load": 0, "surfacing": 0.5}
-    actor.says = {"concurrency": result("concurrency", Verdict.PASS, measures=measures)}
+    fake_runner.says = {"concurrency": result("concurrency", Verdict.PASS, measures=measures)}
     run = a_run(target, kind=Kind.ACTIVE, checks=["concurrency"])
     run_task.execute([run.pk], kind=Kind.ACTIVE)
     pooled = Result.objects.get(run=run).measures["pooled"]

@@ -11,7 +11,7 @@ from kvaudit.server.audits.models import Result
 from kvaudit.server.audits.state import history_query
 from kvaudit.server.audits.state.history_query import Question, page_of
 from tests.factories import a_deployment, a_node, a_user
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db
 
@@ -39,8 +39,10 @@ def filled(db):
     now = timezone.now()
     for hour in range(60):
         for deployment in (first, second):
-            scene.a_run(deployment, {"pool": "pass", "version": "pass"}, at=now - timedelta(hours=60 - hour))
-    scene.a_run(first, {"pool": "fail"}, at=now, actor=a_user("ada"), trigger="drift")
+            builders.a_run(
+                deployment, {"pool": "pass", "version": "pass"}, at=now - timedelta(hours=60 - hour)
+            )
+    builders.a_run(first, {"pool": "fail"}, at=now, actor=a_user("ada"), trigger="drift")
     return first, second
 
 
@@ -96,7 +98,7 @@ def test_of_one_deployment_as_many_rows_of_its_own_are_looked_at(filled, monkeyp
 def test_what_did_not_pass_is_found_at_once_however_much_passed(filled, monkeypatch):
     monkeypatch.setattr(history_query, "FIRST_STEP", 20)
     monkeypatch.setattr(history_query, "SLICE", 20)
-    scene.a_run(filled[0], {"version": "pass"}, at=timezone.now())
+    builders.a_run(filled[0], {"version": "pass"}, at=timezone.now())
     found = page_of(Question(deployments=(filled[0].pk,), verdict="fail"))
     assert ([row.verdict for row in found.rows], found.older) == (["fail"], None)
 
@@ -147,9 +149,9 @@ def test_engine_and_version_are_those_of_the_moment(filled):
     first, _ = filled
     now = timezone.now()
     node = a_node(first, "prefill-0")
-    old = scene.a_snapshot(node, version="0.5.19")
+    old = builders.a_snapshot(node, version="0.5.19")
     type(old).objects.filter(pk=old.pk).update(first_seen=now - timedelta(days=30), current=False)
-    new = scene.a_snapshot(node, version="0.5.22")
+    new = builders.a_snapshot(node, version="0.5.22")
     type(new).objects.filter(pk=new.pk).update(first_seen=now - timedelta(hours=30))
     type(node).objects.filter(pk=node.pk).update(valid_from=now - timedelta(days=40))
 

@@ -13,29 +13,28 @@ from django.db.models import F
 from django.utils import timezone
 
 from kvaudit.auditor.verdict import Verdict
-from kvaudit.server.audits.execution import claims
-from kvaudit.server.audits.execution import run_task as executing
+from kvaudit.server.audits.execution import claims, run_task
 from kvaudit.server.audits.execution.recording import Observed, record_partly
 from kvaudit.server.audits.models import CheckState, Evidence, Kind, Result, Run, RunEvidence
-from kvaudit.server.audits.state import record_check as rederived
+from kvaudit.server.audits.state import record_check
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.incidents import traffic_gate as traffic
+from kvaudit.server.incidents import traffic_gate
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ledger.services import record
 from kvaudit.server.ops.ledger import verify
 from tests.recorded import recorded
-from tests.server.audits.stage import Actor, a_plan, a_run, a_target, result
+from tests.server.audits.builders import FakeRunner, a_plan, a_run, a_target, result
 
 pytestmark = pytest.mark.django_db
 CHECKS = ("pool", "version", "drift")
 
 
 @pytest.fixture
-def audited(actor: Actor) -> Deployment:
+def audited(fake_runner: FakeRunner) -> Deployment:
     """Two runs of the passive checks: all pass, then pool fails; and one by a plan."""
     target = a_target("glm-prod")
     audit(target)
-    actor.says["pool"] = Verdict.FAIL
+    fake_runner.says["pool"] = Verdict.FAIL
     audit(target)
     audit(target, plan=a_plan(target, checks=("version",)), checks=("version",))
     return target
@@ -43,7 +42,7 @@ def audited(actor: Actor) -> Deployment:
 
 def audit(target: Deployment, **fields: object) -> Run:
     run = a_run(target, **{"checks": CHECKS, **fields})
-    executing.execute([run.pk], kind=run.kind)
+    run_task.execute([run.pk], kind=run.kind)
     run.refresh_from_db()
     assert run.state == "finished"
     return run
@@ -57,7 +56,7 @@ def verified(capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
 
 def test_what_audits_left_is_in_order(audited, capsys, django_assert_num_queries):
     with django_assert_num_queries(8):
-        assert rederived.doubts(audited) == []
+        assert record_check.doubts(audited) == []
     assert verified(capsys)[0] == 0
 
 
@@ -188,7 +187,7 @@ def test_it_is_named_and_the_gate_is_an_error(
     code, said = verified(capsys)
     assert code == 1, said
     assert said.startswith("Ledger broken. ")
-    answer = traffic.answer(audited)
+    answer = traffic_gate.answer(audited)
     assert answer.verdict in (Verdict.ERROR, Verdict.FAIL)
     assert any(reason.check == "record" and reason.verdict is Verdict.ERROR for reason in answer.reasons)
 
@@ -211,13 +210,13 @@ def test_a_second_entry_of_a_run_vouches_for_nothing(audited, capsys):
     recorded(Run.objects.get(pk=failed().run_id))
     code, said = verified(capsys)
     assert (code, "is not what entry" in said) == (1, True)
-    assert traffic.answer(audited).verdict is Verdict.ERROR
+    assert traffic_gate.answer(audited).verdict is Verdict.ERROR
 
 
-def test_an_entry_before_the_end_is_found_out(actor, capsys):
+def test_an_entry_before_the_end_is_found_out(fake_runner, capsys):
     run = a_run(a_target(), checks=CHECKS)
     record(actor="system:worker", kind="run.finished", subject=f"run:{run.pk}", digest="0" * 64)
-    executing.execute([run.pk], kind=run.kind)
+    run_task.execute([run.pk], kind=run.kind)
     assert verified(capsys)[0] == 1
 
 
@@ -228,30 +227,30 @@ def test_an_entry_of_a_run_that_has_no_such_name_is_a_sentence(capsys, subject):
     assert (code, "Entry 1 records the end of a run that it does not name" in said) == (1, True)
 
 
-def test_a_result_of_a_run_that_goes_on_is_vouched_for_at_once(actor, capsys):
+def test_a_result_of_a_run_that_goes_on_is_vouched_for_at_once(fake_runner, capsys):
     target = a_target()
     run = a_run(target, kind="active", checks=("canary", "rejection"))
     (claim,) = claims.claim([run.pk], kind=Kind.ACTIVE)
     assert record_partly(claim, Observed(result("canary", Verdict.FAIL), timezone.now()))
-    assert rederived.doubts(target) == []
+    assert record_check.doubts(target) == []
     assert Entry.objects.get(kind="result.recorded").subject == f"run:{run.pk} attempt:1 check:canary"
     assert verified(capsys)[0] == 0
     Result.objects.update(verdict="pass", summary="canary says pass")
     CheckState.objects.update(verdict="pass", summary="canary says pass")
-    assert "is not what the ledger recorded when it came" in rederived.doubts(target)[0]
+    assert "is not what the ledger recorded when it came" in record_check.doubts(target)[0]
     assert verified(capsys)[0] == 1
 
 
 def test_digests_of_the_first_release_still_hold(audited, capsys):
     """Their entries did not cover what a run kept, nor when it began."""
-    from kvaudit.server.audits.execution import run_verdict as outcome
+    from kvaudit.server.audits.execution import run_verdict
 
     for run in Run.objects.filter(state="finished"):
         entry = Entry.objects.get(subject=f"run:{run.pk}", kind="run.finished")
-        old = outcome.digest(outcome.identity(run), run.results.all())
+        old = run_verdict.digest(run_verdict.identity(run), run.results.all())
         with connection.cursor() as cursor:
             cursor.execute("ALTER TABLE ledger_entry DISABLE TRIGGER USER")
             cursor.execute("UPDATE ledger_entry SET digest = %s WHERE sequence = %s", [old, entry.pk])
             cursor.execute("ALTER TABLE ledger_entry ENABLE TRIGGER USER")
-    assert rederived.contradicted() == ""
-    assert all("is not what" not in doubt for doubt in rederived.doubts(audited))
+    assert record_check.contradicted() == ""
+    assert all("is not what" not in doubt for doubt in record_check.doubts(audited))

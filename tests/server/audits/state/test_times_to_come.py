@@ -13,7 +13,7 @@ from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import CheckState, Kind
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.ledger.grants import grant_statements
-from tests.server.audits.stage import a_run, a_target, facts
+from tests.server.audits.builders import a_run, a_target, facts
 
 pytestmark = pytest.mark.django_db
 
@@ -43,14 +43,14 @@ def audited(target):
 
 
 @pytest.mark.parametrize("pool", [2_000_000, 700_000], ids=["unchanged", "changed"])
-def test_readings_and_states_of_the_future_do_not_stop_audits(actor, as_the_application, pool):
+def test_readings_and_states_of_the_future_do_not_stop_audits(fake_runner, as_the_application, pool):
     target = a_target()
     audited(target)
     later = clock.now() + AHEAD
     NodeSnapshot.objects.update(first_seen=later, last_confirmed=later)
     CheckState.objects.update(since=later, last_confirmed=later)
     as_the_application()
-    actor.facts = {target.slug: facts(pool=pool)}
+    fake_runner.facts = {target.slug: facts(pool=pool)}
     audited(target)
     snapshot = NodeSnapshot.objects.get(current=True)
     assert snapshot.pool == pool

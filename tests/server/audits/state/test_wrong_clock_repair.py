@@ -9,15 +9,14 @@ import pytest
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits.models import CheckState, Result, Run
-from kvaudit.server.audits.state import intervals, status
-from kvaudit.server.audits.state import record_check as rederived
+from kvaudit.server.audits.state import intervals, record_check, status
 from kvaudit.server.audits.state import wrong_clock_repair as unheard
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.incidents import opening
 from kvaudit.server.incidents.models import Incident
 from kvaudit.server.ledger.services import record
 from tests.factories import a_node
-from tests.server.audits.stage import a_run, a_target
+from tests.server.audits.builders import a_run, a_target
 
 pytestmark = pytest.mark.django_db
 
@@ -124,12 +123,12 @@ def test_what_came_after_a_fail_that_was_passed_over_counts_too(ahead):
     ended(said(target, "fail", now - timedelta(minutes=50)))
     ended(said(target, "pass", now - timedelta(minutes=40)))
     assert unheard.mend().fails == 1
-    assert [(each.verdict, each.closed_at is None) for each in CheckState.objects.order_by("since")] == [
+    assert [(state.verdict, state.closed_at is None) for state in CheckState.objects.order_by("since")] == [
         ("pass", False),
         ("fail", False),
         ("pass", True),
     ]
-    assert rederived.contradicted() == ""
+    assert record_check.contradicted() == ""
     assert unheard.mend() == unheard.Mended(0, 0)
     assert opening.consume() == 1
     assert Incident.objects.get().state == "open"
@@ -141,11 +140,11 @@ def test_a_fail_of_the_future_that_passed_later_breaks_no_record(upgraded):
     stood_ended(said(target, "fail", now + HOUR), now + HOUR, now + HOUR)
     if upgraded:
         assert unheard.mend().moments == 1
-    assert rederived.contradicted() == ""
+    assert record_check.contradicted() == ""
     passed = ended(said(target, "pass", clock.now()))
     intervals.apply([unheard._observation(passed)])
     assert CheckState.objects.get(closed_at=None).verdict == "pass"
-    assert rederived.contradicted() == ""
+    assert record_check.contradicted() == ""
 
 
 def test_a_fail_of_its_time_that_was_cut_short_is_named():
@@ -155,4 +154,4 @@ def test_a_fail_of_its_time_that_was_cut_short_is_named():
     CheckState.objects.update(since=now - 3 * HOUR, last_confirmed=now - 2 * HOUR, closed_at=now - 2 * HOUR)
     stood(passed, now - 2 * HOUR, now - 2 * HOUR)
     CheckState.objects.filter(closed_at=None).update(summary=passed.summary)
-    assert "not what result" in rederived.contradicted()
+    assert "not what result" in record_check.contradicted()

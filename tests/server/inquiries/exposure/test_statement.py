@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.inquiries.exposure.statement import BY_CAPACITY, CHECKS, state
-from kvaudit.server.inquiries.exposure.timespans import Held, Standing
+from kvaudit.server.inquiries.exposure.timespans import SpanStatus, StateInterval
 
 ZERO = datetime(2026, 9, 1, tzinfo=UTC)
 ZONE = (681_274, 1_048_570)
@@ -27,7 +27,7 @@ def held(
 ):
     """An interval by days; open without ``until``."""
     last = since if until is None else until
-    return Held(
+    return StateInterval(
         check,
         Verdict(verdict),
         severity or ("critical" if verdict == "fail" else ""),
@@ -190,7 +190,7 @@ def test_a_leak_of_another_pool_goes_before_a_bound():
 
 def test_the_window_cuts():
     assert told(*BOTH, since=5, until=8) == "bounded by a valid pass 5-8"
-    assert state(BOTH, day(5), day(8)).worst is Standing.BOUNDED
+    assert state(BOTH, day(5), day(8)).worst is SpanStatus.BOUNDED
     assert state(BOTH, day(5), day(8)).largest_bound == 0.049
 
 
@@ -270,14 +270,14 @@ def test_what_nobody_looked_at_again_says_so():
         held("pool", "pass", 9),
     )
     found = state(danger, day(0), day(DAYS))
-    assert parts(found, Standing.DANGER) == ["1-3", "3-9@2"]
-    assert found.unconfirmed(Standing.DANGER) == timedelta(days=6)
-    assert found.last_look(Standing.DANGER) == day(2)
-    assert [(each.start, each.end, each.zone) for each in found.zones] == [(day(1), day(9), ZONE)]
+    assert parts(found, SpanStatus.DANGER) == ["1-3", "3-9@2"]
+    assert found.unconfirmed(SpanStatus.DANGER) == timedelta(days=6)
+    assert found.last_look(SpanStatus.DANGER) == day(2)
+    assert [(zone.start, zone.end, zone.zone) for zone in found.zones] == [(day(1), day(9), ZONE)]
     found = state([held("canary", "fail", 1, confirmed=4, expires=11)], day(0), day(DAYS))
-    assert parts(found, Standing.LEAKING) == ["1-11", "11-20@4"]
-    assert found.last_look(Standing.DANGER) is None
-    assert not found.unconfirmed(Standing.DANGER)
+    assert parts(found, SpanStatus.LEAKING) == ["1-11", "11-20@4"]
+    assert found.last_look(SpanStatus.DANGER) is None
+    assert not found.unconfirmed(SpanStatus.DANGER)
 
 
 def test_what_one_check_saw_goes_before_what_another_was_not_asked_again():
@@ -286,17 +286,17 @@ def test_what_one_check_saw_goes_before_what_another_was_not_asked_again():
         day(0),
         day(10),
     )
-    assert parts(found, Standing.LEAKING) == ["0-5", "5-6@0", "6-10"]
+    assert parts(found, SpanStatus.LEAKING) == ["0-5", "5-6@0", "6-10"]
 
 
 def test_a_capacity_change_that_no_interval_tells_of_ends_what_a_fail_showed():
     aged = (held("pool", "fail", 1, confirmed=1, expires=8, zone=ZONE), held("canary", "fail", 1, expires=8))
     found = state(aged, day(0), day(DAYS), [day(-3), day(10)])
-    assert parts(found, Standing.LEAKING) == ["1-8", "8-10@1"]
+    assert parts(found, SpanStatus.LEAKING) == ["1-8", "8-10@1"]
     assert found.dangers[-1].end == day(10)
-    assert found.spans[-1].standing is Standing.UNTESTED
+    assert found.spans[-1].standing is SpanStatus.UNTESTED
     # Seen before the fail, it ends nothing.
-    assert state(aged, day(0), day(DAYS), [day(1)]).spans[-1].standing is Standing.LEAKING
+    assert state(aged, day(0), day(DAYS), [day(1)]).spans[-1].standing is SpanStatus.LEAKING
 
 
 def test_equal_openings_that_touch_are_one_zone():
@@ -309,7 +309,7 @@ def test_equal_openings_that_touch_are_one_zone():
         held("pool", "fail", 9, 10, zone=(1, 2)),
     ]
     found = state([*flapping, *apart, held("pool", "pass", 10)], day(0), day(DAYS))
-    assert [(each.start, each.end, each.zone) for each in found.zones] == [
+    assert [(zone.start, zone.end, zone.zone) for zone in found.zones] == [
         (day(0), day(6), ZONE),
         (day(8), day(9), ZONE),
         (day(9), day(10), (1, 2)),
@@ -347,9 +347,9 @@ def test_the_window_is_covered_once_and_only_passes_bound(states):
     assert found.spans[-1].end == day(DAYS)
     for before, after in zip(found.spans, found.spans[1:], strict=False):
         assert before.end == after.start
-    assert sum((found.share(each) for each in Standing), 0.0) == pytest.approx(1)
+    assert sum((found.share(each) for each in SpanStatus), 0.0) == pytest.approx(1)
     for span in found.spans:
-        if span.standing is Standing.BOUNDED:
+        if span.standing is SpanStatus.BOUNDED:
             middle = span.start + span.length / 2
             assert span.fingerprint
             for check in ("canary", "rejection"):
@@ -361,17 +361,17 @@ def test_the_window_is_covered_once_and_only_passes_bound(states):
                     for each in states
                 )
     if not any(each.verdict is Verdict.PASS for each in states):
-        assert not found.time(Standing.BOUNDED)
+        assert not found.time(SpanStatus.BOUNDED)
 
 
 @given(st.lists(anything, max_size=12), st.lists(moments, max_size=2))
 def test_a_danger_zone_never_closes_by_itself(states, changes):
     """Day by day: after a pool fail with a zone, the zone is open (or worse) until pool decides or capacity moves."""
-    found = state(states, day(0), day(DAYS), [day(each) for each in changes])
+    found = state(states, day(0), day(DAYS), [day(change) for change in changes])
     for bad in states:
         if bad.check != "pool" or bad.verdict is not Verdict.FAIL or bad.zone is None:
             continue
-        ends = [day(each) for each in changes if day(each) > bad.last_confirmed]
+        ends = [day(change) for change in changes if day(change) > bad.last_confirmed]
         ends += [
             each.since
             for each in states
@@ -383,4 +383,4 @@ def test_a_danger_zone_never_closes_by_itself(states, changes):
         end = min([day(DAYS), *ends])
         for span in found.spans:
             if bad.since <= span.start < end:
-                assert span.standing in (Standing.DANGER, Standing.LEAKING)
+                assert span.standing in (SpanStatus.DANGER, SpanStatus.LEAKING)

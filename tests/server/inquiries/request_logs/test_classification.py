@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kvaudit.server.inquiries.exposure.timespans import Span, Standing, Statement
+from kvaudit.server.inquiries.exposure.timespans import Span, SpanStatus, Statement
 from kvaudit.server.inquiries.request_logs.classification import (
     ANY_LENGTH,
     Judge,
@@ -32,15 +32,15 @@ def span(start, end, standing, zone=None, why=""):
 def judged(known=(KNOWN,)):
     """Untested 0-3 (for two reasons), danger 3-5, leaking 5-6 with the zone open, bounded 6-8, leaking 8-9, an open
     zone of unknown lengths 9-10."""
-    danger = span(3, 6, Standing.DANGER, KNOWN)
+    danger = span(3, 6, SpanStatus.DANGER, KNOWN)
     spans = [
-        span(0, 1, Standing.UNTESTED, why="canary had never run"),
-        span(1, 3, Standing.UNTESTED, why="rejection had never run"),
-        span(3, 5, Standing.DANGER, KNOWN),
-        span(5, 6, Standing.LEAKING),
-        span(6, 8, Standing.BOUNDED),
-        span(8, 9, Standing.LEAKING),
-        span(9, 10, Standing.DANGER),
+        span(0, 1, SpanStatus.UNTESTED, why="canary had never run"),
+        span(1, 3, SpanStatus.UNTESTED, why="rejection had never run"),
+        span(3, 5, SpanStatus.DANGER, KNOWN),
+        span(5, 6, SpanStatus.LEAKING),
+        span(6, 8, SpanStatus.BOUNDED),
+        span(8, 9, SpanStatus.LEAKING),
+        span(9, 10, SpanStatus.DANGER),
     ]
     return zones_of(Statement(at(0), at(10), spans, [danger]), known)
 

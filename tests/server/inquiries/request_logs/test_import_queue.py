@@ -11,9 +11,7 @@ from django.utils import timezone
 
 from kvaudit.server.inquiries import tasks
 from kvaudit.server.inquiries.models import LogImport, LogPart, RequestLog
-from kvaudit.server.inquiries.request_logs import import_queue
-from kvaudit.server.inquiries.request_logs import import_worker as reading
-from kvaudit.server.inquiries.request_logs import upload as receiving
+from kvaudit.server.inquiries.request_logs import import_queue, import_worker, upload
 from kvaudit.server.inquiries.request_logs.reader import NoLog
 from tests.factories import a_deployment, a_team, a_user
 from tests.server.inquiries.request_logs.imports import LOG, ZERO, begun
@@ -28,13 +26,13 @@ def aged(work, **fields):
 
 
 def test_the_file_is_stored_in_sealed_parts_of_bounded_size(monkeypatch):
-    monkeypatch.setattr(receiving, "PART", 40)
+    monkeypatch.setattr(upload, "PART", 40)
     work = begun(LOG)
     sealed = list(work.parts.values_list("sealed", flat=True))
     assert len(sealed) == -(-len(LOG) // 40)
     assert work.size == len(LOG)
     assert not any("acme" in each for each in sealed)
-    assert io.BufferedReader(reading.Parts(work)).read() == LOG
+    assert io.BufferedReader(import_worker.Parts(work)).read() == LOG
 
 
 @pytest.mark.parametrize(
@@ -47,14 +45,14 @@ def test_what_is_no_log_is_refused_before_anything_is_stored(body):
 
 
 def test_blank_beginnings_are_left_to_the_worker(monkeypatch):
-    monkeypatch.setattr(receiving, "PART", 10)
+    monkeypatch.setattr(upload, "PART", 10)
     work = begun(b"\n" * 10 + LOG)
     tasks.import_log(work.pk)
     assert RequestLog.objects.get().requests == 3
 
 
 def test_too_large_a_file_is_refused(monkeypatch):
-    monkeypatch.setattr(receiving, "MOST_BYTES", len(LOG) - 1)
+    monkeypatch.setattr(upload, "MOST_BYTES", len(LOG) - 1)
     with pytest.raises(NoLog, match=r"manage\.py request_log"):
         begun(LOG)
 
@@ -107,7 +105,7 @@ def test_what_nobody_works_on_ends_and_its_file_is_deleted(fields, state):
 
 def test_a_lost_bell_is_rung_again(monkeypatch):
     rung: list[int] = []
-    monkeypatch.setattr(import_queue, "_ring", rung.append)
+    monkeypatch.setattr(import_queue, "_notify_worker", rung.append)
     late, fresh = begun(LOG), begun(LOG)
     aged(late, rung_at=timezone.now() - timedelta(seconds=61))
     tasks.recover()

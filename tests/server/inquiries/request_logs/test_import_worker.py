@@ -10,10 +10,8 @@ from django.db import OperationalError
 from kvaudit.server.accounts.models import Membership
 from kvaudit.server.inquiries import tasks
 from kvaudit.server.inquiries.models import LogImport, LogPart, RequestLog, TenantCount
-from kvaudit.server.inquiries.request_logs import import_queue
-from kvaudit.server.inquiries.request_logs import import_worker as reading
+from kvaudit.server.inquiries.request_logs import import_queue, import_worker, upload
 from kvaudit.server.inquiries.request_logs import importer as importing
-from kvaudit.server.inquiries.request_logs import upload as receiving
 from tests.server.inquiries.request_logs.imports import HEAD, LOG, begun
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +23,7 @@ LONG = HEAD + b"2026-09-03T00:00:00Z,700000,acme,r-1\n" * 300 + b"broken\n" * 20
 def often(monkeypatch):
     """Progress at every kilobyte instead of every second."""
     monkeypatch.setattr(importing, "STEP", 1_000)
-    monkeypatch.setattr(reading, "EVERY", 0)
+    monkeypatch.setattr(import_worker, "EVERY", 0)
 
 
 def done(work):
@@ -74,14 +72,14 @@ def test_an_import_that_runs_elsewhere_is_left_alone():
 
 def test_progress_is_written_while_it_is_read(often, monkeypatch):
     seen = []
-    real = reading.Pulse.__call__
+    real = import_worker.Pulse.__call__
 
     def spied(self, progress):
         real(self, progress)
         row = LogImport.objects.get()
         seen.append((row.state, row.rows_read, row.bytes_read))
 
-    monkeypatch.setattr(reading.Pulse, "__call__", spied)
+    monkeypatch.setattr(import_worker.Pulse, "__call__", spied)
     done(begun(LONG))
     assert len(seen) > 5
     assert {state for state, _, _ in seen} == {"running"}
@@ -92,13 +90,13 @@ def test_progress_is_written_while_it_is_read(often, monkeypatch):
 def test_a_cancel_in_the_middle_keeps_nothing(often, monkeypatch, body):
     """Also in a file that is no request at all: blank lines, one line without an end."""
     work = begun(body)
-    real = reading.read_all
+    real = import_worker.read_all
 
     def cancelled_meanwhile(*args):
         assert import_queue.cancel(work=work, actor=work.requested_by)
         return real(*args)
 
-    monkeypatch.setattr(reading, "read_all", cancelled_meanwhile)
+    monkeypatch.setattr(import_worker, "read_all", cancelled_meanwhile)
     assert done(work).state == "cancelled"
     assert work.bytes_read < len(body)
     assert nothing_was_kept()
@@ -106,27 +104,27 @@ def test_a_cancel_in_the_middle_keeps_nothing(often, monkeypatch, body):
 
 def test_a_cancel_after_the_last_line_still_counts(monkeypatch):
     work = begun(LOG)
-    real = reading.read_all
+    real = import_worker.read_all
 
     def cancelled_at_the_end(*args):
         found = real(*args)
         import_queue.cancel(work=work, actor=work.requested_by)
         return found
 
-    monkeypatch.setattr(reading, "read_all", cancelled_at_the_end)
+    monkeypatch.setattr(import_worker, "read_all", cancelled_at_the_end)
     assert done(work).state == "cancelled"
     assert nothing_was_kept()
 
 
 def test_a_worker_that_was_given_up_writes_nothing(often, monkeypatch):
     work = begun(LONG)
-    real = reading.read_all
+    real = import_worker.read_all
 
     def given_up(*args):
         LogImport.objects.filter(pk=work.pk).update(state="failed", token=None, sentence="Lost.")
         return real(*args)
 
-    monkeypatch.setattr(reading, "read_all", given_up)
+    monkeypatch.setattr(import_worker, "read_all", given_up)
     assert (done(work).state, work.sentence) == ("failed", "Lost.")
     assert not RequestLog.objects.exists()
 
@@ -135,7 +133,7 @@ def test_a_failure_is_a_failure_and_tells_no_secret(monkeypatch):
     def broken(*args):
         raise OperationalError("password=hunter2")
 
-    monkeypatch.setattr(reading, "keep", broken)
+    monkeypatch.setattr(import_worker, "keep", broken)
     work = done(begun(LOG))
     assert work.state == "failed"
     assert "broke off" in work.sentence
@@ -144,7 +142,7 @@ def test_a_failure_is_a_failure_and_tells_no_secret(monkeypatch):
 
 
 def test_a_file_that_is_not_complete_counts_nothing(monkeypatch):
-    monkeypatch.setattr(receiving, "PART", 60)
+    monkeypatch.setattr(upload, "PART", 60)
     work = begun(LOG)
     work.parts.order_by("-number").first().delete()
     assert done(work).state == "failed"

@@ -53,7 +53,7 @@ def test_only_time_and_length_inside_the_zone_count():
     )
     assert (log.lines, log.requests, log.in_window, log.inside, log.problem_count) == (9, 8, 7, 3, 1)
     assert log.problems == [{"line": 10, "sentence": "prompt_tokens is missing or no whole number."}]
-    counts = {each.tenant: (each.requests, each.inside) for each in log.tenants.all()}
+    counts = {tenant.tenant: (tenant.requests, tenant.inside) for tenant in log.tenants.all()}
     assert counts == {
         keyed("tenant", log.deployment, "acme"): (6, 2),
         keyed("tenant", log.deployment, "other"): (1, 1),
@@ -99,7 +99,7 @@ def test_prefill_seconds_become_a_p5_from_59_requests():
         *(line(2, 700_000, prefill="4.0") for _ in range(59)),
         *(line(2, 9_000, prefill="0.5") for _ in range(58)),
     )
-    assert [(each.low, each.n, each.p5 and round(each.p5, 1)) for each in log.prefill.all()] == [
+    assert [(bucket.low, bucket.n, bucket.p5 and round(bucket.p5, 1)) for bucket in log.prefill.all()] == [
         (8_192, 58, None),
         (524_288, 59, 4.0),
     ]

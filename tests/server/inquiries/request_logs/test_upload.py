@@ -10,8 +10,7 @@ from django.utils import timezone
 
 from kvaudit.server.inquiries import tasks
 from kvaudit.server.inquiries.models import LogImport, LogPart, RequestLog
-from kvaudit.server.inquiries.request_logs import import_queue
-from kvaudit.server.inquiries.request_logs import upload as receiving
+from kvaudit.server.inquiries.request_logs import import_queue, upload
 from kvaudit.server.inquiries.request_logs.reader import NoLog
 from kvaudit.server.inquiries.request_logs.upload import Receiver
 from tests.factories import a_deployment, a_user
@@ -22,8 +21,8 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(receiving, "PART", 40)
-    monkeypatch.setattr(receiving, "EVERY", 0)
+    monkeypatch.setattr(upload, "PART", 40)
+    monkeypatch.setattr(upload, "EVERY", 0)
 
 
 @pytest.fixture
@@ -94,7 +93,7 @@ def test_what_can_be_seen_to_be_no_log_is_refused_at_its_beginning(receiver, bod
 
 
 def test_a_file_that_grows_too_large_is_refused_while_it_comes(receiver, monkeypatch):
-    monkeypatch.setattr(receiving, "MOST_BYTES", 100)
+    monkeypatch.setattr(upload, "MOST_BYTES", 100)
     receiver.write(LOG[:100])
     with pytest.raises(NoLog, match=r"manage\.py request_log"):
         receiver.write(LOG[100:101])
@@ -126,7 +125,7 @@ def test_only_so_many_are_live_at_once_and_only_for_whoever_may(receiver, monkey
     deployment, actor = receiver.work.deployment, receiver.work.requested_by
     with pytest.raises(PermissionDenied):
         Receiver(deployment=deployment, name="x", actor=a_user(team=deployment.team))
-    monkeypatch.setattr(receiving, "MOST_LIVE", 1)
+    monkeypatch.setattr(upload, "MOST_LIVE", 1)
     with pytest.raises(NoLog, match="not done yet"):
         Receiver(deployment=deployment, name="x", actor=actor)
     receiver.drop()

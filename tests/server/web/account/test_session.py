@@ -8,7 +8,8 @@ from django.test import Client
 from kvaudit.server.accounts.models import User
 from kvaudit.server.web.account import login_throttle
 from tests.factories import a_user
-from tests.server.web import scene
+from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 PASSWORD = "correct-horse-battery-9"
 
@@ -73,10 +74,10 @@ def test_a_one_time_password_is_replaced(ada):
 
 
 def test_the_zone_changes_what_times_read(people, pair):
-    run = scene.a_run(pair, {"pool": "pass"})
-    assert "UTC" in people.operator.get(f"/runs/{run.pk}/").content.decode()
+    run = builders.a_run(pair, {"pool": "pass"})
+    assert "UTC" in page_text(people.operator.get(f"/runs/{run.pk}/"))
     people.operator.post("/zone/", {"zone": "Asia/Tokyo"})
-    page = people.operator.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.operator.get(f"/runs/{run.pk}/"))
     assert " JST</time>" in page
     assert ' UTC"' in page, "UTC stays in the title"
     assert "Times in <bdi>Asia/Tokyo</bdi>" in page

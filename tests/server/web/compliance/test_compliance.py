@@ -17,7 +17,8 @@ from kvaudit.server.audits.models import CheckState, Overdue
 from kvaudit.server.fleet.models import Deployment
 from tests.factories import a_deployment, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.web import scene
+from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 
 def text(client, path: str) -> str:
@@ -46,7 +47,7 @@ def test_an_empty_fleet_is_a_page_too(people, address):
 
 
 def test_truly_by_attestation_and_by_waiver_are_told_apart(people, pair):
-    scene.stands(pair, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
+    builders.a_state(pair, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
     CheckState.objects.filter(check_id="session").delete()
     an_attestation(pair, "D")
     a_waiver(pair, "1")
@@ -64,12 +65,12 @@ def test_truly_by_attestation_and_by_waiver_are_told_apart(people, pair):
 )
 def test_unknown_is_never_complying(people, pair, verdicts):
     if verdicts:
-        scene.stands(pair, verdicts)
+        builders.a_state(pair, verdicts)
     assert lead(text(people.viewer, "/compliance/")).startswith("0 of 1 deployment comply with every item")
 
 
 def test_a_canary_that_fails_shows_through_every_waiver(people, pair):
-    scene.stands(pair, {**dict.fromkeys(EVERYTHING, "pass"), "canary": "fail"})
+    builders.a_state(pair, {**dict.fromkeys(EVERYTHING, "pass"), "canary": "fail"})
     a_waiver(pair, "4")
     a_waiver(None, "4", team=pair.team)
     page = text(people.viewer, "/compliance/")
@@ -78,7 +79,7 @@ def test_a_canary_that_fails_shows_through_every_waiver(people, pair):
 
 
 def test_strangers_see_nothing_and_sums_hold_nothing_of_other_teams(people, pair):
-    scene.stands(pair, dict.fromkeys(EVERYTHING, "pass"))
+    builders.a_state(pair, dict.fromkeys(EVERYTHING, "pass"))
     for path in ("/compliance/", "/compliance/print/", "/compliance/csv/", "/summary/", "/summary/markdown/"):
         assert "chat-large" not in text(people.stranger, path)
     assert people.stranger.get("/d/chat-large/items/1/").status_code == 404
@@ -103,7 +104,7 @@ def test_a_hundred_a_page_and_all_of_them_printed_and_exported(people):
 
 def test_the_export_is_safe_to_open_and_says_what_the_page_says(people, pair):
     Deployment.objects.filter(pk=pair.pk).update(owner="=cmd|' /C calc'!A0", contact="\t@SUM(1)")
-    scene.stands(pair, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
+    builders.a_state(pair, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
     rows = list(csv.DictReader(io.StringIO(text(people.viewer, "/compliance/csv/"))))
     assert [row["item"] for row in rows] == list("12345ABCD")
     assert [row["status"] for row in rows] == ["fail", *["pass"] * 8]
@@ -113,7 +114,7 @@ def test_the_export_is_safe_to_open_and_says_what_the_page_says(people, pair):
 
 
 def test_until_when_and_by_whose_word_is_on_page_print_and_export(people, pair):
-    scene.stands(pair, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
+    builders.a_state(pair, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
     until = timezone.now() + timedelta(days=5)
     waiver = a_waiver(pair, "1", expires_at=until, reason="=Hardware <b>arrives</b> in May.")
     day = f"{timezone.localtime(until):%Y-%m-%d}"
@@ -148,9 +149,9 @@ def test_waivers_that_wait_are_counted_where_they_are_decided(people, pair):
 
 
 def test_filters_narrow_page_print_and_export_alike(people, pair):
-    scene.stands(pair, dict.fromkeys(EVERYTHING, "pass"))
-    bad = scene.a_pair("bad", team=people.team)
-    scene.stands(bad, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
+    builders.a_state(pair, dict.fromkeys(EVERYTHING, "pass"))
+    bad = builders.a_pair("bad", team=people.team)
+    builders.a_state(bad, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
     for query, seen in (
         ("status=fail", {"bad"}),
         ("status=pass&item=1", {"chat-large"}),
@@ -168,7 +169,7 @@ def test_filters_narrow_page_print_and_export_alike(people, pair):
 def test_as_of_a_day_shows_what_held_at_its_end(people, pair):
     now = timezone.now()
     Deployment.objects.update(created_at=now - timedelta(days=30))
-    scene.stands(pair, dict.fromkeys(EVERYTHING, "pass"), since=now - timedelta(days=9))
+    builders.a_state(pair, dict.fromkeys(EVERYTHING, "pass"), since=now - timedelta(days=9))
     day = (now - timedelta(days=12)).date().isoformat()
     assert "inconclusive" in row_of(text(people.viewer, f"/compliance/?as_of={day}"), "chat-large")
     later = (now - timedelta(days=5)).date().isoformat()
@@ -198,7 +199,7 @@ def test_a_day_that_makes_no_sense_is_said_and_neither_printed_nor_exported(peop
         answer = people.viewer.get(f"{path}?as_of={asked}")
         assert answer.status_code == 400
         assert answer["Content-Type"].startswith("text/plain")
-        assert said in answer.content.decode()
+        assert said in page_text(answer)
 
 
 @pytest.mark.parametrize("asked", ["", "%20", "today"])
@@ -220,7 +221,7 @@ def test_odd_addresses_are_answered(people, pair, query):
 
 
 def test_what_is_overdue_and_what_ends_is_listed_with_its_owner(people, pair):
-    plan = scene.a_plan(pair)
+    plan = builders.a_plan(pair)
     Overdue.objects.create(plan=plan, deployment=pair, since=timezone.now() - timedelta(hours=3))
     a_waiver(pair, "1", expires_at=timezone.now() + timedelta(days=2))
     an_attestation(pair, "D", expires_at=timezone.now() + timedelta(days=40))
@@ -247,7 +248,7 @@ def test_the_number_of_queries_does_not_grow_with_the_fleet(people, path):
             Deployment(slug=f"d-{number:03d}", team=people.team, owner=f"o{number % 7}")
             for number in range(start, start + count)
         )
-        scene.stands(made[0], dict.fromkeys(EVERYTHING, "pass"))
+        builders.a_state(made[0], dict.fromkeys(EVERYTHING, "pass"))
         states = CheckState.objects.filter(deployment=made[0])
         CheckState.objects.bulk_create(
             CheckState(

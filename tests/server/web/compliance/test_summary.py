@@ -14,8 +14,8 @@ from kvaudit.server.web.compliance.summary.markdown import md
 from kvaudit.server.web.compliance.summary.page import week_of
 from tests.factories import a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
-from tests.server.incidents.stage import an_incident
-from tests.server.web import scene
+from tests.server.incidents.builders import an_incident
+from tests.server.web import builders
 
 
 def text(client, path="/summary/"):
@@ -34,11 +34,11 @@ def told(people):
         ("better", "fail", "pass"),
         ("covered", "fail", "fail"),
     ):
-        each = scene.a_pair(slug, team=people.team)
+        each = builders.a_pair(slug, team=people.team)
         Deployment.objects.filter(pk=each.pk).update(
             created_at=old, owner=f"owner-of-{slug}", contact=f"#{slug}"
         )
-        run = scene.stands(each, {**dict.fromkeys(EVERYTHING, "pass"), "pool": after}, since=old)
+        run = builders.a_state(each, {**dict.fromkeys(EVERYTHING, "pass"), "pool": after}, since=old)
         state = CheckState.objects.get(deployment=each, check_id="pool")
         if before != after:
             CheckState.objects.filter(pk=state.pk).update(since=this, last_confirmed=this)
@@ -76,7 +76,7 @@ def test_changes_are_sorted_by_what_they_mean(told):
 def test_what_ends_what_is_overdue_and_who_owns_it(told):
     deployment = Deployment.objects.get(slug="worse")
     since = timezone.now() - timedelta(hours=4)
-    Overdue.objects.create(plan=scene.a_plan(deployment), deployment=deployment, since=since)
+    Overdue.objects.create(plan=builders.a_plan(deployment), deployment=deployment, since=since)
     an_attestation(deployment, "D", expires_at=timezone.now() + timedelta(days=3))
     said = sections(text(told.viewer, "/summary/markdown/"))
     assert "waiver of item 1, covered, owner owner\\-of\\-covered" in said["Ends soon"]
@@ -96,13 +96,13 @@ def test_a_plan_that_runs_in_time_renews_what_was_run_by_hand(told):
     deployment = Deployment.objects.get(slug="worse")
     team, soon = deployment.team, timezone.now() + timedelta(hours=1)
     assert ends(told).count("canary") == 3
-    late = scene.a_plan(deployment, checks=["canary"], next_due=timezone.now() + timedelta(days=60))
-    off = scene.a_plan(deployment, checks=["canary"], next_due=soon, enabled=False)
+    late = builders.a_plan(deployment, checks=["canary"], next_due=timezone.now() + timedelta(days=60))
+    off = builders.a_plan(deployment, checks=["canary"], next_due=soon, enabled=False)
     assert ends(told).count("canary") == 3  # one is too late, one is switched off
     late.delete(), off.delete()
-    scene.a_plan(deployment, checks=["canary"], next_due=soon)
+    builders.a_plan(deployment, checks=["canary"], next_due=soon)
     assert ends(told).count("canary") == 2
-    scene.a_plan(name="the team's", checks=list(EVERYTHING), team=team, next_due=soon)
+    builders.a_plan(name="the team's", checks=list(EVERYTHING), team=team, next_due=soon)
     assert "no plan renews it" not in ends(told)
 
 
@@ -136,8 +136,8 @@ def test_incidents_and_their_action_items(told):
 
 
 def test_what_is_new_and_covered_by_a_word_is_told(told):
-    new = scene.a_pair("newcomer", team=told.team)
-    scene.stands(new, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
+    new = builders.a_pair("newcomer", team=told.team)
+    builders.a_state(new, {**dict.fromkeys(EVERYTHING, "pass"), "pool": "fail"})
     a_waiver(new, "1", valid_from=timezone.now() - timedelta(minutes=1))
     said = sections(text(told.viewer, "/summary/markdown/"))
     assert "[newcomer](" in said["Covered by a waiver or an attestation"]

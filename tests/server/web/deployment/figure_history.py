@@ -12,7 +12,7 @@ from kvaudit.server.accounts.models import Team
 from kvaudit.server.audits.models import CheckState, Result, Run, StateChange
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from tests.factories import a_deployment, a_node
-from tests.server.web import scene
+from tests.server.web import builders
 
 CHECKS = ("pool", "version", "drift", "exposure", "rejection", "canary", "coherence", "prefill")
 CYCLE = ("pass", "fail", "pass", "inconclusive", "pass", "error")
@@ -67,7 +67,9 @@ def a_past(
     node = a_node(deployment, "prefill-0", role="prefill")
     now = timezone.now()
     start, step = now - timedelta(days=days), timedelta(days=days) / max(changes, 1)
-    run = scene.a_run(deployment, {"pool": "fail"}, at=now - timedelta(hours=1), measures=scene.SHORT_POOL)
+    run = builders.a_run(
+        deployment, {"pool": "fail"}, at=now - timedelta(hours=1), measures=builders.SHORT_POOL
+    )
     result = run.results.get()
     last: dict[str, CheckState] = {}
     states: list[CheckState] = []
@@ -87,7 +89,9 @@ def a_past(
     CheckState.objects.bulk_create(states)
     StateChange.objects.bulk_create(marks)
     _capacity(node, start, now)
-    scene.a_run(deployment, {"prefill": "fail"}, at=now - timedelta(hours=2)).results.update(measures=PREFILL)
+    builders.a_run(deployment, {"prefill": "fail"}, at=now - timedelta(hours=2)).results.update(
+        measures=PREFILL
+    )
     Pause.objects.create(
         deployment=deployment, paused_by="Ada <b>", reason="load test", valid_from=now - timedelta(days=9),
         valid_to=now - timedelta(days=8),

@@ -8,7 +8,7 @@ import pytest
 
 from kvaudit.server.inquiries.request_logs.production import Lengths
 from kvaudit.server.web.deployment.capacity import Ranks, capacity_of
-from tests.server.web import scene
+from tests.server.web import builders
 
 SHORT = {"pool_tokens": 681_280, "context_tokens": 1_048_576, "headroom": 1.25}
 
@@ -35,7 +35,7 @@ def test_a_pool_without_its_headroom_holds_one_but_lacks_tokens():
 
 
 def test_a_large_pool_refuses_nothing():
-    found = capacity_of(scene.LARGE_POOL)
+    found = capacity_of(builders.LARGE_POOL)
     assert (found.missing, found.refused, found.spare) == (0, 0, 729_280)
     assert found.fits[0].at_once == 1
     assert found.held_back_percent == 12.9  # 262,144 of 2,040,000: of the pool as it is
@@ -61,7 +61,7 @@ def test_a_rank_that_is_unknown_leaves_open_what_all_of_them_lack():
 
 
 def counted(*counts, requests=3_000):
-    return Lengths(7, datetime(2026, 11, 1, tzinfo=UTC), requests, [list(each) for each in counts])
+    return Lengths(7, datetime(2026, 11, 1, tzinfo=UTC), requests, [list(count) for count in counts])
 
 
 def test_what_the_edge_would_refuse_is_counted_in_a_log():
@@ -76,7 +76,7 @@ def test_what_the_edge_would_refuse_is_counted_in_a_log():
 def test_without_a_log_or_where_nothing_is_refused_no_requests_are_counted():
     assert capacity_of(SHORT).asked is None
     assert capacity_of(SHORT, counted(("x", 1, 2))).asked is None
-    assert capacity_of(scene.LARGE_POOL, counted((0, 64, 1))).asked is None
+    assert capacity_of(builders.LARGE_POOL, counted((0, 64, 1))).asked is None
 
 
 def test_the_tightest_node_decides_how_many_fit_rank_by_rank():

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from kvaudit.server.web.deployment.figures import capacity, pools
-from kvaudit.server.web.deployment.figures.pools import Seen
+from kvaudit.server.web.deployment.figures.pools import ReadPool
 from kvaudit.server.web.kit import figure as frame
 from tests.factories import a_team
 from tests.server.web.deployment import figure_history
@@ -18,12 +18,12 @@ HOUR = timedelta(hours=1)
 
 
 def seen(node, since, until, pool, context=1_000, role="prefill"):
-    return Seen(node, role, NOW - since * HOUR, NOW - until * HOUR, pool, context)
+    return ReadPool(node, role, NOW - since * HOUR, NOW - until * HOUR, pool, context)
 
 
 def stepped(*found, declared=None):
     steps = pools.steps(pools.lasting(found, NOW), declared)
-    return [((NOW - each.start) // HOUR, (NOW - each.end) // HOUR, each.pool, each.context) for each in steps]
+    return [((NOW - step.start) // HOUR, (NOW - step.end) // HOUR, step.pool, step.context) for step in steps]
 
 
 def test_the_smallest_pool_of_all_nodes_counts():
@@ -51,7 +51,7 @@ def test_the_declared_context_counts_where_it_is_larger():
 
 def built(*found, headroom=1.25):
     data, _ = capacity.build(found, [], headroom, None, NOW)
-    return {each["name"]: each for each in data}
+    return {item["name"]: item for item in data}
 
 
 def test_the_zone_lies_between_the_prefill_pool_and_the_context():
@@ -87,7 +87,7 @@ def test_a_past_is_drawn_with_two_queries_and_its_changes_on_the_line(django_ass
     past = figure_history.a_past("chat-past", team=a_team(), changes=3)
     with django_assert_num_queries(2):
         data, shown = capacity.draw(past)
-    marks = next(each for each in data if each["mode"] == "markers")
+    marks = next(item for item in data if item["mode"] == "markers")
     assert marks["y"] == [681_280, 1_500_000]
     assert shown["xaxis"]["range"][1] > frame.local(timezone.now())
     figure = capacity.figure_of(past)

@@ -11,20 +11,21 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kvaudit.server.audits.models import CheckState, Run
-from tests.server.web import scene
+from tests.server.web import builders
+from tests.server.web.pages import page_text
 
-PASS = dict.fromkeys(scene.REQUIRED, "pass")
+PASS = dict.fromkeys(builders.REQUIRED, "pass")
 PATH = "/d/chat-large/"
 
 
 def text_of(client) -> str:
     answer = client.get(PATH)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return page_text(answer)
 
 
 def test_the_status_sentence_says_risk_and_reason(people, pair):
-    run = scene.stands(pair, {**PASS, "pool": "fail"}, measures=scene.SHORT_POOL)
+    run = builders.a_state(pair, {**PASS, "pool": "fail"}, measures=builders.SHORT_POOL)
     page = text_of(people.viewer)
     assert "At risk: pool fails." in page
     assert "they reach the rejection path that leaks" in page
@@ -32,7 +33,7 @@ def test_the_status_sentence_says_risk_and_reason(people, pair):
 
 
 def test_what_was_shown_is_told_before_what_could_happen(people, pair):
-    scene.stands(pair, {**PASS, "pool": "fail", "exposure": "fail", "canary": "fail"})
+    builders.a_state(pair, {**PASS, "pool": "fail", "exposure": "fail", "canary": "fail"})
     for check, severity, summary in (
         ("pool", "critical", "The pool is small."),
         ("exposure", "high", "A route is open."),
@@ -51,7 +52,7 @@ def test_nothing_ran_is_not_known(people, pair):
 
 
 def test_expired_evidence_is_said(people, pair):
-    scene.stands(pair, PASS, expired=True)
+    builders.a_state(pair, PASS, expired=True)
     page = text_of(people.viewer)
     assert "has expired" in page
     assert "was pass, expired" in page
@@ -66,7 +67,7 @@ def test_readings_carry_source_and_state(people, pair):
 
 
 def test_a_capacity_change_is_shown_field_by_field(people, pair):
-    scene.a_change(pair.nodes.first())
+    builders.a_change(pair.nodes.first())
     page = text_of(people.viewer)
     assert "expires evidence" in page
     assert "0.5.22" in page
@@ -74,7 +75,7 @@ def test_a_capacity_change_is_shown_field_by_field(people, pair):
 
 
 def test_a_plan_says_when_it_is_next(people, pair):
-    scene.a_plan(pair, name="hourly sweep", next_due=timezone.now() + timedelta(minutes=40, seconds=30))
+    builders.a_plan(pair, name="hourly sweep", next_due=timezone.now() + timedelta(minutes=40, seconds=30))
     page = text_of(people.viewer)
     assert "hourly sweep" in page
     assert "in 40 min" in page
@@ -102,7 +103,7 @@ def test_audit_now_leads_to_the_run(people, pair):
 
 def test_audit_now_from_a_live_page_answers_with_the_live_part(people, pair):
     answer = people.operator.post(f"{PATH}audit/", headers={"HX-Request": "true"})
-    page = answer.content.decode()
+    page = page_text(answer)
     assert "<html" not in page
     assert 'hx-trigger="every 1s"' in page
     assert "Waiting for a worker." in page
@@ -112,19 +113,19 @@ def test_a_retired_deployment_cannot_be_audited(people, pair):
     type(pair).objects.filter(pk=pair.pk).update(retired_at=timezone.now())
     assert "Audit now" not in text_of(people.operator)
     answer = people.operator.post(f"{PATH}audit/", follow=True)
-    assert "is retired" in answer.content.decode()
+    assert "is retired" in page_text(answer)
     assert not Run.objects.exists()
 
 
 @pytest.mark.parametrize("evil", ["<script>alert(1)</script>", "\u202egnp.exe", "z" * 10_000, "\ufdd0\u200b"])
 def test_hostile_text_from_engines_stays_text(people, pair, evil):
-    run = scene.stands(pair, {**PASS, "pool": "fail"})
+    run = builders.a_state(pair, {**PASS, "pool": "fail"})
     run.results.update(summary=evil, next_step=evil, does_not_prove=evil, measures={evil[:50]: evil})
     pair.check_states.update(summary=evil)
     node = pair.nodes.first()
     node.snapshots.update(current=False)
-    scene.a_snapshot(node, version="9", notes=[evil], settings={evil[:50]: scene.reading(evil, evil)})
-    scene.a_change(node, diff=[{"name": evil[:50], "before": evil, "after": evil, "significant": True}])
+    builders.a_snapshot(node, version="9", notes=[evil], settings={evil[:50]: builders.reading(evil, evil)})
+    builders.a_change(node, diff=[{"name": evil[:50], "before": evil, "after": evil, "significant": True}])
     for path in (PATH, "/", f"/runs/{run.pk}/"):
         answer = people.auditor.get(path)
         assert answer.status_code == 200
@@ -143,8 +144,8 @@ def test_queries_do_not_grow_with_nodes(people, pair):
     few = _queries(people.operator)
     for number in range(10):
         node = pair.nodes.create(name=f"decode-{number + 1}", url="http://127.0.0.1:9/x", role="decode")
-        scene.a_snapshot(node)
-        scene.a_run(pair, PASS)
+        builders.a_snapshot(node)
+        builders.a_run(pair, PASS)
     assert _queries(people.operator) <= few + 1, "a finished run adds its results once"
     assert few <= 38
 
@@ -157,9 +158,9 @@ def _queries(client) -> int:
 
 
 def test_the_running_audit_is_followed_before_one_that_waits(people, pair):
-    running = scene.a_run(pair, state="running")
-    scene.a_run(pair, state="queued")
-    later = scene.a_run(pair, state="queued")
+    running = builders.a_run(pair, state="running")
+    builders.a_run(pair, state="queued")
+    later = builders.a_run(pair, state="queued")
     type(later).objects.filter(pk=later.pk).update(not_before=timezone.now() + timedelta(minutes=15))
     assert f"/runs/{running.pk}/progress/" in text_of(people.viewer)
     running.delete()
@@ -169,18 +170,18 @@ def test_the_running_audit_is_followed_before_one_that_waits(people, pair):
 
 
 def test_a_cancelled_run_is_listed_as_one(people, pair):
-    scene.a_run(pair, {"pool": "error"}, state="cancelled")
+    builders.a_run(pair, {"pool": "error"}, state="cancelled")
     recent = text_of(people.viewer).partition('aria-label="Recent runs"')[2].partition("</table>")[0]
     assert "cancelled</span>" in recent
     assert "verdict-error" not in recent
-    scene.a_run(pair, {"pool": "fail"}, state="cancelled")
+    builders.a_run(pair, {"pool": "fail"}, state="cancelled")
     recent = text_of(people.viewer).partition('aria-label="Recent runs"')[2].partition("</table>")[0]
     assert "verdict-fail" in recent, "a fail stands"
 
 
 def test_what_was_followed_live_offers_the_new_standing_when_it_has_ended(people, pair):
-    run = scene.a_run(pair, {"pool": "pass"})
-    part = people.viewer.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}).content.decode()
+    run = builders.a_run(pair, {"pool": "pass"})
+    part = page_text(people.viewer.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}))
     assert '<a class="button" href="/d/chat-large/">Reload for the new standing</a>' in part
     assert "What this page says around it is from before." in part
     whole = people.viewer.get(f"/runs/{run.pk}/progress/?page=run", headers={"HX-Request": "true"})
@@ -191,8 +192,8 @@ def test_an_audit_takes_the_message_of_the_act_before_it_away(people, pair):
     assert '<div role="status" id="notes" hidden>' in text_of(people.operator), (
         "there is always one to replace"
     )
-    asked = people.operator.post("/d/chat-large/audit/", headers={"HX-Request": "true"}).content.decode()
+    asked = page_text(people.operator.post("/d/chat-large/audit/", headers={"HX-Request": "true"}))
     assert '<div role="status" id="notes" hidden hx-swap-oob="true"></div>' in asked
     run = Run.objects.get()
-    part = people.operator.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}).content.decode()
+    part = page_text(people.operator.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}))
     assert 'id="notes"' not in part, "a message that came since stays"

@@ -23,9 +23,10 @@ from kvaudit.server.web.kit.parts.timeline import hours
 from tests.factories import a_deployment, a_node, a_team, a_user
 from tests.server.inquiries.request_logs.test_importer import brought
 from tests.server.inquiries.request_logs.test_production import ODD
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_twins as twins
+from tests.server.web.pages import page_text
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NIGHT = {"days": [], "from": "01:00", "to": "05:00", "zone": "Europe/Berlin"}
@@ -38,7 +39,7 @@ def past():
     """A year with every sort of mark, bar and band: 14 changes, so that the page's table holds all of them."""
     past = figure_history.a_past("chat-past", team=a_team(), changes=14, windows=[WEEKEND])
     now = timezone.now()
-    run = scene.a_run(past, {"canary": "pass"})
+    run = builders.a_run(past, {"canary": "pass"})
     stood = {"deployment": past, "check_id": "session", "run": run, "result": run.results.get()}
     CheckState.objects.create(
         **stored(since=now - 9 * HOUR, expires_at=now - 8 * HOUR, closed_at=now - 7 * HOUR), **stood
@@ -46,10 +47,10 @@ def past():
     CheckState.objects.create(**stored(since=now - 7 * HOUR, expires_at=now + HOUR), **stood)
     for hours_ago in (9, 7):
         changed(past, "session", "pass", now - hours_ago * HOUR, run)
-    scene.a_plan(past, name="nightly", windows=[NIGHT])
-    scene.a_plan(past, name="also nightly", windows=[NIGHT])
-    scene.a_plan(past, name="off", windows=[WEEKEND], enabled=False)
-    plan = scene.a_plan(past, name="any time")
+    builders.a_plan(past, name="nightly", windows=[NIGHT])
+    builders.a_plan(past, name="also nightly", windows=[NIGHT])
+    builders.a_plan(past, name="off", windows=[WEEKEND], enabled=False)
+    plan = builders.a_plan(past, name="any time")
     Overdue.objects.create(plan=plan, deployment=past, since=now - 6 * HOUR, until=now - 5 * HOUR)
     Incident.objects.create(
         deployment=past, kind="other", title="leak", severity="critical", opened_at=now - 4 * HOUR, opened_by="Ada"
@@ -123,7 +124,7 @@ def test_the_whole_table_of_the_timeline(past, client):
     client.force_login(a_user(team=past.team))
     answer = client.get(reverse("deployment-events", args=[past.slug]))
     same_marks(*twins.drawn(timeline.draw(past)), answer.context["rows"])
-    text = answer.content.decode()
+    text = page_text(answer)
     assert "sat,sun 10:00-18:00 UTC" in text
     assert "01:00-05:00 Europe/Berlin" in text
     assert ">nightly</bdi>" in text
@@ -137,7 +138,7 @@ def test_the_timeline_of_an_incident():
         deployment=deployment, kind="other", title="leak", severity="critical", opened_at=now - 4 * HOUR,
         opened_by="Ada", window_from=now - 9 * HOUR, window_to=now - 5 * HOUR,
     )  # fmt: skip
-    changed(deployment, "pool", "fail", now - 5 * HOUR, scene.a_run(deployment, {"pool": "fail"}))
+    changed(deployment, "pool", "fail", now - 5 * HOUR, builders.a_run(deployment, {"pool": "fail"}))
     TimelineEvent.objects.create(
         incident=found, at=now - 3 * HOUR, text="saw it", author="Ada", confidence="seen"
     )
@@ -210,7 +211,7 @@ def joined(found):
 
 def test_prefill():
     deployment = a_deployment("chat", team=a_team())
-    run = scene.a_run(deployment, {"prefill": "fail"})
+    run = builders.a_run(deployment, {"prefill": "fail"})
     run.results.update(measures=figure_history.PREFILL)
     log = brought(*ODD, deployment=deployment)
     data, _ = twins.drawn(prefill.draw(deployment))

@@ -12,15 +12,16 @@ from django.utils import timezone
 from kvaudit.auditor.commands import gate
 from kvaudit.server.fleet.models import Node
 from kvaudit.server.incidents.models import Quarantine
-from tests.server.web import scene
+from tests.server.web import builders
+from tests.server.web.pages import page_text
 
-PASS = dict.fromkeys(scene.REQUIRED, "pass")
+PASS = dict.fromkeys(builders.REQUIRED, "pass")
 
 
 def said(person, pair):
     answer = person.get(f"/d/{pair.slug}/gate/")
     assert answer.status_code == 200
-    return html.unescape(answer.content.decode())
+    return html.unescape(page_text(answer))
 
 
 @pytest.mark.parametrize(
@@ -36,14 +37,14 @@ def said(person, pair):
     ],
 )
 def test_the_answer(people, pair, verdicts, expired, sentence):
-    scene.stands(pair, verdicts, expired=expired)
+    builders.a_state(pair, verdicts, expired=expired)
     page = said(people.viewer, pair)
     assert sentence in page
     assert page.count("the gate is open.") == (verdicts == PASS and not expired)
 
 
 def test_quarantine_closes_it_and_says_why(people, pair):
-    scene.stands(pair, PASS)
+    builders.a_state(pair, PASS)
     Quarantine.objects.create(
         deployment=pair, reason="A customer saw foreign text.", valid_from=timezone.now(), set_by="ada"
     )
@@ -76,4 +77,4 @@ def test_strangers_do_not_learn_of_it(people, pair):
 
 
 def test_the_deployment_leads_there(people, pair):
-    assert f'href="/d/{pair.slug}/gate/"' in people.viewer.get(f"/d/{pair.slug}/").content.decode()
+    assert f'href="/d/{pair.slug}/gate/"' in page_text(people.viewer.get(f"/d/{pair.slug}/"))

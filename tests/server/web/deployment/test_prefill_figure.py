@@ -9,7 +9,7 @@ from kvaudit.server.web.deployment.figures import prefill, production
 from tests.factories import a_deployment, a_team
 from tests.server.inquiries.request_logs.test_importer import brought
 from tests.server.inquiries.request_logs.test_production import HONEST, ODD
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.server.web.deployment import figure_history
 
 
@@ -26,7 +26,7 @@ def test_points_are_told_apart():
 def test_the_line_is_where_the_judge_begins_to_flag():
     fit = ttft.Fit(0.05, 2e-5, 3e-11, 0.05, 613_000, ())
     data, _ = prefill.build(figure_history.PREFILL, "/runs/7/#check-prefill")
-    line = next(each for each in data if each["name"] == "too fast below")
+    line = next(item for item in data if item["name"] == "too fast below")
     assert line["x"]
     for tokens, seconds in zip(line["x"], line["y"], strict=True):
         assert ttft.judge(fit, tokens, seconds * 0.999).too_fast
@@ -36,10 +36,10 @@ def test_the_line_is_where_the_judge_begins_to_flag():
 def test_points_lead_to_their_run_and_the_table_says_the_same(db):
     deployment = a_deployment("chat", team=a_team())
     assert prefill.figure_of(deployment).empty
-    run = scene.a_run(deployment, {"prefill": "fail"})
+    run = builders.a_run(deployment, {"prefill": "fail"})
     run.results.update(measures=figure_history.PREFILL)
     data, _ = prefill.draw(deployment)
-    flagged = next(each for each in data if each["name"] == "flagged: too fast")
+    flagged = next(item for item in data if item["name"] == "flagged: too fast")
     assert flagged["customdata"] == [f"/runs/{run.pk}/#check-prefill"]
     figure = prefill.figure_of(deployment)
     assert not figure.empty
@@ -50,8 +50,8 @@ def test_points_lead_to_their_run_and_the_table_says_the_same(db):
 
 def test_a_run_without_points_does_not_hide_the_one_before(db):
     deployment = a_deployment("chat", team=a_team())
-    scene.a_run(deployment, {"prefill": "pass"}).results.update(measures=figure_history.PREFILL)
-    scene.a_run(deployment, {"prefill": "error"})
+    builders.a_run(deployment, {"prefill": "pass"}).results.update(measures=figure_history.PREFILL)
+    builders.a_run(deployment, {"prefill": "error"})
     assert prefill.latest(deployment).verdict == "pass"
 
 
@@ -69,7 +69,7 @@ def test_a_run_without_points_does_not_hide_the_one_before(db):
 )
 def test_the_checks_own_p5_is_drawn_where_it_is_known(p5, drawn):
     levels = production.levels({**figure_history.PREFILL, "p5": p5}, None, None, 700_000)
-    found = [each["y"] for each in production.traces(levels)]
+    found = [trace["y"] for trace in production.traces(levels)]
     assert found == ([] if drawn is None else [drawn])
 
 
@@ -101,7 +101,7 @@ def test_production_alone_is_drawn_and_said_where_the_check_never_ran(deployment
 
 
 def test_production_stands_beside_the_probes_and_honest_times_are_no_warning(deployment):
-    run = scene.a_run(deployment, {"prefill": "pass"})
+    run = builders.a_run(deployment, {"prefill": "pass"})
     run.results.update(measures=figure_history.PREFILL)
     before = {trace["name"] for trace in prefill.draw(deployment)[0]}
     brought(*HONEST, deployment=deployment)
@@ -130,4 +130,4 @@ def test_odd_measures_draw_nothing(measures):
 
 def test_points_without_a_fit_are_drawn_without_a_curve():
     data, _ = prefill.build({"points": [{"tokens": 5, "seconds": 0.1, "name": "fit"}]}, "")
-    assert [each["name"] for each in data] == ["prompts of the fit"]
+    assert [item["name"] for item in data] == ["prompts of the fit"]

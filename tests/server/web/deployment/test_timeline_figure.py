@@ -15,7 +15,7 @@ from kvaudit.server.web.kit.parts.timeline import events
 from kvaudit.server.web.kit.parts.timeline import figure as timeline
 from kvaudit.server.web.kit.parts.timeline.events import Mark, Span
 from tests.factories import a_deployment, a_node, a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders
 from tests.server.web.deployment import figure_history
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -27,8 +27,8 @@ def built(marks=(), spans=()):
 
 
 def trace(data, name, mode):
-    found = [each for each in data if each["name"] == name and each["mode"] == mode]
-    assert len(found) == 1, [(each["name"], each["mode"]) for each in data]
+    found = [item for item in data if item["name"] == name and item["mode"] == mode]
+    assert len(found) == 1, [(item["name"], item["mode"]) for item in data]
     return found[0]
 
 
@@ -76,7 +76,7 @@ def test_many_bars_are_one_filled_path():
 def test_a_fail_is_drawn_over_everything_else():
     kinds = ["fail", "pass", "expired", "error", "inconclusive", "of another release"]
     data, _ = built([Mark(NOW, "pool", kind, "") for kind in kinds])
-    assert [each["name"] for each in data][-3:] == ["inconclusive", "error", "fail"]
+    assert [item["name"] for item in data][-3:] == ["inconclusive", "error", "fail"]
 
 
 def test_every_kind_of_verdict_has_a_shape_of_its_own():
@@ -107,10 +107,10 @@ def a_state(deployment, run, **fields):
 
 def test_an_interval_ends_where_its_evidence_expired_and_nothing_is_known_after(deployment):
     now = timezone.now()
-    run = scene.a_run(deployment, {"pool": "pass"})
+    run = builders.a_run(deployment, {"pool": "pass"})
     a_state(deployment, run, since=now - 9 * HOUR, expires_at=now - 4 * HOUR, expired_by="capacity change")
     spans = the_spans(deployment, now)
-    assert [(each.kind, each.start, each.end) for each in spans] == [
+    assert [(span.kind, span.start, span.end) for span in spans] == [
         ("pass", now - 9 * HOUR, now - 4 * HOUR),
         (events.EXPIRED, now - 4 * HOUR, None),
     ]
@@ -119,17 +119,17 @@ def test_an_interval_ends_where_its_evidence_expired_and_nothing_is_known_after(
 
 def test_an_interval_that_holds_is_open_and_a_closed_one_is_not(deployment):
     now = timezone.now()
-    run = scene.a_run(deployment, {"pool": "pass"})
+    run = builders.a_run(deployment, {"pool": "pass"})
     a_state(deployment, run, since=now - 9 * HOUR, expires_at=now + HOUR, closed_at=now - 5 * HOUR)
     a_state(deployment, run, since=now - 5 * HOUR, expires_at=now + HOUR, verdict="fail")
     spans = the_spans(deployment, now)
-    assert [(each.kind, each.end) for each in spans] == [("fail", None), ("pass", now - 5 * HOUR)]
+    assert [(span.kind, span.end) for span in spans] == [("fail", None), ("pass", now - 5 * HOUR)]
 
 
 def test_a_change_of_version_and_pool_marks_both_lanes(deployment):
     node = a_node(deployment, "prefill-0")
-    scene.a_change(node)
-    scene.a_change(node, significant=False, diff=[{"name": "pool", "before": 1, "after": 2}])
+    builders.a_change(node)
+    builders.a_change(node, significant=False, diff=[{"name": "pool", "before": 1, "after": 2}])
     marks = events.marks_of(deployment)
     assert sorted((mark.lane, mark.kind) for mark in marks) == [
         (events.CAPACITY, events.CAPACITY),
@@ -140,7 +140,7 @@ def test_a_change_of_version_and_pool_marks_both_lanes(deployment):
 
 def test_overdue_and_pauses_have_lanes(deployment):
     now = timezone.now()
-    plan = scene.a_plan(deployment, name="nightly")
+    plan = builders.a_plan(deployment, name="nightly")
     Overdue.objects.create(plan=plan, deployment=deployment, since=now - HOUR)
     StateChange.objects.create(
         at=now - HOUR, deployment=deployment, plan=plan, what="overdue", summary="late"
@@ -151,7 +151,7 @@ def test_overdue_and_pauses_have_lanes(deployment):
 
 
 def test_a_change_of_verdict_leads_to_what_its_run_says_of_the_check(deployment):
-    run = scene.a_run(deployment, {"pool": "pass"})
+    run = builders.a_run(deployment, {"pool": "pass"})
     for check in ("pool", "<b>", "pool#x"):
         StateChange.objects.create(
             at=NOW, deployment=deployment, run=run, what="verdict", check_id=check, after="pass", summary="s"
@@ -164,7 +164,7 @@ def test_a_change_of_verdict_leads_to_what_its_run_says_of_the_check(deployment)
 
 
 def test_what_expires_or_is_late_by_itself_has_marks_where_it_begins_and_ends(deployment):
-    run = scene.a_run(deployment, {"pool": "pass"})
+    run = builders.a_run(deployment, {"pool": "pass"})
     a_state(deployment, run, since=NOW - 9 * HOUR, expires_at=NOW - 4 * HOUR, expired_by="capacity change")
     a_state(deployment, run, check_id="version", since=NOW - 9 * HOUR, expires_at=NOW - 3 * HOUR,
             closed_at=NOW - 2 * HOUR)  # fmt: skip
@@ -172,7 +172,7 @@ def test_what_expires_or_is_late_by_itself_has_marks_where_it_begins_and_ends(de
     StateChange.objects.create(  # the same said by beat: one mark, not two
         at=NOW - 3 * HOUR, deployment=deployment, what="expired", check_id="version", summary="not confirmed"
     )
-    plan = scene.a_plan(deployment, name="nightly")
+    plan = builders.a_plan(deployment, name="nightly")
     Overdue.objects.create(plan=plan, deployment=deployment, since=NOW - 8 * HOUR, until=NOW - 7 * HOUR)
     marks = events.marks_of(deployment, spans=events.gaps_of(deployment, NOW, limit=9))
     assert [(mark.lane, mark.kind, (NOW - mark.at) // HOUR) for mark in marks] == [
@@ -226,7 +226,7 @@ def test_a_year_is_drawn_with_a_fixed_number_of_queries(deployment, django_asser
     longer = figure_history.a_past("chat-longer", team=deployment.team, changes=200)
     with django_assert_num_queries(8):
         data, shown = timeline.draw(longer)
-    marked = sum(len(each["x"]) for each in data if each["mode"] == "markers")
+    marked = sum(len(item["x"]) for item in data if item["mode"] == "markers")
     assert marked == 200 + 3 + 2  # verdicts, capacity and version, a pause and its end
     assert shown["xaxis"]["range"][0] > frame.local(timezone.now() - events.LONGEST_BACK - 10 * 24 * HOUR)
 

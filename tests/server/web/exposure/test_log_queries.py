@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
-from kvaudit.server.inquiries.exposure.timespans import Span, Standing, Statement
+from kvaudit.server.inquiries.exposure.timespans import Span, SpanStatus, Statement
 from kvaudit.server.web.exposure.log_queries import MOST_ZONES, left_out, queries
 
 ZERO = datetime(2026, 9, 1, tzinfo=UTC)
@@ -18,7 +18,7 @@ ZERO = datetime(2026, 9, 1, tzinfo=UTC)
 
 def statement(*zones):
     spans = [
-        Span(ZERO + timedelta(days=n), ZERO + timedelta(days=n + 1), Standing.DANGER, "", 1, zone)
+        Span(ZERO + timedelta(days=n), ZERO + timedelta(days=n + 1), SpanStatus.DANGER, "", 1, zone)
         for n, zone in enumerate(zones)
     ]
     return Statement(ZERO, ZERO + timedelta(days=30), spans, spans)
@@ -102,7 +102,7 @@ def test_equal_openings_without_a_gap_are_asked_for_once():
 SPLIT = Span(
     ZERO + timedelta(microseconds=1),
     ZERO + timedelta(seconds=9, microseconds=1),
-    Standing.DANGER,
+    SpanStatus.DANGER,
     "",
     1,
     (100, 200),

@@ -13,30 +13,33 @@ from django.utils import timezone
 from kvaudit.server.incidents.models import Incident
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment, a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders
+from tests.server.web.pages import page_text
 
-PASS = dict.fromkeys(scene.REQUIRED, "pass")
+PASS = dict.fromkeys(builders.REQUIRED, "pass")
 
 
 def headline(client) -> str:
-    page = client.get("/").content.decode()
+    page = page_text(client.get("/"))
     found = re.search(r'<h1 class="lead">(.*?)</h1>', page, re.S)
     assert found
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", found[1])).strip()
 
 
 def test_nothing_known_is_said_and_an_operator_gets_a_way_to_start(people):
-    page = people.operator.get("/").content.decode()
+    page = page_text(people.operator.get("/"))
     assert "nothing is known" in page
     assert "/import/?sample=1" in page
-    assert "/import/" not in people.viewer.get("/").content.decode(), "a viewer cannot import"
+    assert "/import/" not in page_text(people.viewer.get("/")), "a viewer cannot import"
 
 
 def test_who_is_at_risk_is_named(people):
     for number in range(3):
-        scene.stands(scene.a_pair(f"ok-{number}", team=people.team), PASS, measures=scene.LARGE_POOL)
-    bad = scene.a_pair("bad", team=people.team)
-    scene.stands(bad, {**PASS, "pool": "fail"}, measures=scene.SHORT_POOL)
+        builders.a_state(
+            builders.a_pair(f"ok-{number}", team=people.team), PASS, measures=builders.LARGE_POOL
+        )
+    bad = builders.a_pair("bad", team=people.team)
+    builders.a_state(bad, {**PASS, "pool": "fail"}, measures=builders.SHORT_POOL)
     assert headline(people.viewer) == "1 of 4 deployments is at risk: bad (pool)."
 
 
@@ -59,61 +62,61 @@ def test_who_is_at_risk_is_named(people):
     ],
 )
 def test_unknown_is_never_said_as_safe(people, pair, verdicts, expired, said):
-    scene.stands(pair, verdicts, expired=expired)
+    builders.a_state(pair, verdicts, expired=expired)
     assert headline(people.viewer) == said
 
 
 def test_what_was_shown_is_told_apart_from_what_could_happen(people):
-    leaking = scene.a_pair("leaking", team=people.team)
-    scene.stands(leaking, {**PASS, "pool": "fail", "canary": "fail"}, measures=scene.SHORT_POOL)
+    leaking = builders.a_pair("leaking", team=people.team)
+    builders.a_state(leaking, {**PASS, "pool": "fail", "canary": "fail"}, measures=builders.SHORT_POOL)
     said = headline(people.viewer)
     assert said == "1 of 1 deployment is at risk: leaking (shown by canary; also pool)."
 
 
 def test_who_could_make_a_channel_is_told_that_there_is_none(people, pair):
-    scene.stands(pair, {**PASS, "pool": "fail"})
+    builders.a_state(pair, {**PASS, "pool": "fail"})
     client = Client()
     client.force_login(a_user(role="admin"))
-    assert "nobody is told" in client.get("/").content.decode()
-    assert "nobody is told" not in people.viewer.get("/").content.decode()
+    assert "nobody is told" in page_text(client.get("/"))
+    assert "nobody is told" not in page_text(people.viewer.get("/"))
     create_channel(kind="email", name="ours", address="a@example.org", team=people.team, actor="system:tests")
-    assert "nobody is told" not in client.get("/").content.decode()
+    assert "nobody is told" not in page_text(client.get("/"))
 
 
 def test_what_is_not_decided_is_named_and_one_click_away(people, pair):
-    scene.stands(pair, {**PASS, "drift": "inconclusive"})
-    page = people.viewer.get("/").content.decode()
+    builders.a_state(pair, {**PASS, "drift": "inconclusive"})
+    page = page_text(people.viewer.get("/"))
     assert "not decided: drift since" in page
     assert '<a href="/?verdict=inconclusive">1 unknown</a>' in page
 
 
 def test_the_headline_counts_everything_though_the_table_is_filtered(people):
-    scene.a_fleet(people.team, 7)
-    page = people.viewer.get("/?verdict=pass").content.decode()
+    builders.a_fleet(people.team, 7)
+    page = page_text(people.viewer.get("/?verdict=pass"))
     assert "1 of 7 deployments is at risk" in page
     assert "2 deployments of 7" in page
 
 
 def test_strangers_see_nothing_of_other_teams(people, pair):
-    scene.stands(pair, {"pool": "fail"})
-    page = people.stranger.get("/").content.decode()
+    builders.a_state(pair, {"pool": "fail"})
+    page = page_text(people.stranger.get("/"))
     assert "chat-large" not in page
     assert "at risk:" not in page
 
 
 def test_the_danger_zone_is_drawn(people, pair):
-    scene.stands(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
-    page = people.viewer.get("/").content.decode()
+    builders.a_state(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
+    page = page_text(people.viewer.get("/"))
     assert 'fill="url(#hatch-danger)"' in page
     assert "danger zone 681,274 to 1,048,569" in page
 
 
 def test_filters_sort_and_search_live_in_the_address(people):
-    scene.a_fleet(people.team, 14)
+    builders.a_fleet(people.team, 14)
     other = a_deployment("search-small", team=a_team("zz-search"), engine="vllm")
 
     def slugs(query: str) -> list[str]:
-        page = people.operator.get(f"/?{query}").content.decode()
+        page = page_text(people.operator.get(f"/?{query}"))
         return re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)
 
     assert other.slug not in slugs("")
@@ -127,11 +130,11 @@ def test_filters_sort_and_search_live_in_the_address(people):
 
 
 def test_pages_follow_each_other_without_loss(people):
-    scene.a_fleet(people.team, 120)
+    builders.a_fleet(people.team, 120)
     seen: list[str] = []
     address = "/?sort=name"
     for _ in range(5):
-        page = people.operator.get(address).content.decode()
+        page = page_text(people.operator.get(address))
         seen += re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)
         following = re.search(r'rel="next" href="([^"]+)"', page)
         if following is None:
@@ -140,15 +143,15 @@ def test_pages_follow_each_other_without_loss(people):
     assert seen == [f"chat-{number:03d}" for number in range(120)]
     back = re.search(r'rel="prev" href="([^"]+)"', page)
     assert back
-    page = people.operator.get("/" + back[1].replace("&amp;", "&")).content.decode()
+    page = page_text(people.operator.get("/" + back[1].replace("&amp;", "&")))
     assert re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)[0] == "chat-050"
 
 
 def test_an_incident_that_is_not_closed_is_marked_on_its_deployment_and_leads_to_it(people, pair):
-    scene.a_pair("calm", team=people.team)
+    builders.a_pair("calm", team=people.team)
 
     def marks() -> list[tuple[str, str]]:
-        page = people.viewer.get("/").content.decode()
+        page = page_text(people.viewer.get("/"))
         cells = re.findall(r'<a href="(/incidents/\d+/)">(.*?</a>[^<]*)</div>', page, re.S)
         assert all('<use href="#shape-' in text for _, text in cells)
         return [(address, re.sub(r"<[^>]*>", "", text)) for address, text in cells]
@@ -166,11 +169,11 @@ def test_an_incident_that_is_not_closed_is_marked_on_its_deployment_and_leads_to
 
 
 def test_queries_do_not_grow_with_the_fleet(people):
-    scene.a_fleet(people.team, 5)
+    builders.a_fleet(people.team, 5)
     few = _queries(people.operator, "/")
-    scene.a_pair("another", team=people.team)
+    builders.a_pair("another", team=people.team)
     for number in range(20):
-        scene.stands(scene.a_pair(f"more-{number}", team=people.team), PASS)
+        builders.a_state(builders.a_pair(f"more-{number}", team=people.team), PASS)
     assert _queries(people.operator, "/") == few
     assert few <= 18
 

@@ -15,7 +15,7 @@ from kvaudit.server.audits.evidence import export as exporting
 from kvaudit.server.audits.models import Result
 from kvaudit.server.audits.state.history_query import Question
 from tests.factories import a_team, a_user
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -29,11 +29,11 @@ def viewer():
 
 @pytest.fixture
 def told():
-    pair = scene.a_pair("chat-large", team=a_team("platform"))
+    pair = builders.a_pair("chat-large", team=a_team("platform"))
     now = timezone.now()
     for number in range(30):
-        scene.a_run(pair, {"pool": "pass", "version": "pass"}, at=now - timedelta(hours=number))
-    scene.a_run(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
+        builders.a_run(pair, {"pool": "pass", "version": "pass"}, at=now - timedelta(hours=number))
+    builders.a_run(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
     return pair
 
 
@@ -90,10 +90,10 @@ def test_a_stranger_exports_nothing(told):
 
 def test_rows_come_in_small_parts_from_one_snapshot(told, monkeypatch):
     monkeypatch.setattr(exporting, "AT_ONCE", 5)
-    stream = exporting.lines(Question())
+    stream = exporting.exported_results(Question())
     first = next(stream)
     # What is written while somebody downloads belongs to the next export.
-    scene.a_run(told, {"version": "pass"})
+    builders.a_run(told, {"version": "pass"})
     Result.objects.filter(pk__lt=first.id).update(summary="rewritten")
     rest = list(stream)
     assert len(rest) == 60
@@ -104,7 +104,7 @@ def test_an_abandoned_download_ends_its_query(told, monkeypatch):
     from django.db import connection
 
     monkeypatch.setattr(exporting, "AT_ONCE", 1)
-    stream = exporting.lines(Question())
+    stream = exporting.exported_results(Question())
     next(stream)
     counting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     with connection.cursor() as cursor:

@@ -35,11 +35,11 @@ def test_a_date_axis_shows_the_viewers_clock():
     ],
 )
 def test_foreign_words_are_no_markup_of_plotly(foreign, shown):
-    assert frame.said(foreign) == shown
+    assert frame.hover_text(foreign) == shown
 
 
 def test_lines_are_broken_by_us_alone():
-    assert frame.said("one\ntwo", "", "three") == "one\ntwo<br>three"
+    assert frame.hover_text("one\ntwo", "", "three") == "one\ntwo<br>three"
 
 
 def test_the_answer_is_json_of_plain_lists():

@@ -20,8 +20,8 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.incidents import postmortem, restore
 from kvaudit.server.incidents.models import Incident
 from tests.factories import an_admin
-from tests.server.incidents.stage import an_operator
-from tests.server.web import scene
+from tests.server.incidents.builders import an_operator
+from tests.server.web import builders
 from tests.server.web.addresses import PATTERNS
 from tests.server.web.test_strangers import rows_for
 
@@ -86,12 +86,14 @@ class Forms(HTMLParser):
 @pytest.fixture
 def world(people, pair) -> dict[str, Any]:
     """A page of everything that has a form, as an administrator sees it; the incidents in two states."""
-    scene.stands(pair, {**dict.fromkeys(scene.REQUIRED, "pass"), "pool": "fail"}, measures=scene.SHORT_POOL)
-    scene.a_run(pair, {"pool": "fail"}, measures=scene.SHORT_POOL)
+    builders.a_state(
+        pair, {**dict.fromkeys(builders.REQUIRED, "pass"), "pool": "fail"}, measures=builders.SHORT_POOL
+    )
+    builders.a_run(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
     admin = an_admin("boss")
     named = rows_for(admin, people, pair)
-    sealed = scene.a_run(pair, {"pool": "pass"})
-    kept = scene.keep(sealed, b"sealed")
+    sealed = builders.a_run(pair, {"pool": "pass"})
+    kept = builders.keep(sealed, b"sealed")
     sealed.evidence_uses.update(kind="sealed") if hasattr(sealed, "evidence_uses") else None
     incident = Incident.objects.get()
     operator = an_operator(pair)
@@ -187,17 +189,17 @@ def test_every_form_gives_back_what_it_does_not_take(world, length):
         for name, value in form.buttons or [("", "")]:
             if value in {"withdraw-event", "end", "resume", "withdraw", "done"} and len(form.buttons) > 1:
                 continue  # buttons beside the one that takes the text
-            markers = {each: f"marker {number} of {each}" for number, each in enumerate(form.texts)}
+            markers = {text: f"marker {number} of {text}" for number, text in enumerate(form.texts)}
             # A blank between them: one long word could be a key, and no page repeats that.
-            given = {**form.fields, **{each: f"{markers[each]} {LENGTHS[length]}" for each in form.texts}}
+            given = {**form.fields, **{text: f"{markers[text]} {LENGTHS[length]}" for text in form.texts}}
             answer = client.post(form.action, {**given, **({name: value} if name else {})})
             secret = {
-                each
-                for each in markers
+                marker
+                for marker in markers
                 # A line of a fleet file that could hold a key comes back without it: tests/auditor/fleetfile/test_excerpt.py.
-                if "secret" in each
-                or (each, form.action) == ("text", "/import/")
-                or (each == "key" and "/keys/" in form.action)
+                if "secret" in marker
+                or (marker, form.action) == ("text", "/import/")
+                or (marker == "key" and "/keys/" in form.action)
             }
             kept = {each: marker for each, marker in markers.items() if each not in secret}
             if found := problems(answer, kept):

@@ -14,9 +14,9 @@ from kvaudit.server.fleet.import_file import import_fleet
 from kvaudit.server.fleet.lab_keys import LAB_KEYS
 from kvaudit.server.fleet.models import Deployment, Tenant
 from kvaudit.server.fleet.services import set_node_headers, set_pin
-from kvaudit.server.web.kit.parts.reproduce import TOKEN, again, gate_line
+from kvaudit.server.web.kit.parts.reproduce import TOKEN, gate_line, reproduction_of
 from tests.factories import a_deployment
-from tests.server.web import scene
+from tests.server.web import builders
 
 pytestmark = pytest.mark.django_db
 
@@ -24,8 +24,8 @@ KEYS = (("a", "GLM_TENANT_A"), ("b", ""), ("c", "GLM_TENANT_C"), ("0 without a k
 
 
 def test_a_passive_run_is_a_gate(people, pair):
-    run = scene.a_run(pair, dict.fromkeys(scene.PASSIVE, "pass"))
-    words = shlex.split(again(run).line)
+    run = builders.a_run(pair, dict.fromkeys(builders.PASSIVE, "pass"))
+    words = shlex.split(reproduction_of(run).line)
     assert words[:2] == ["kvaudit", "gate"]
     given = gate.parser().parse_args(words[2:])
     assert given.context == "1048576"
@@ -40,30 +40,35 @@ def test_prompts_are_a_probe_with_keys_by_name(people, pair):
     tenants = [Tenant.objects.create(deployment=pair, name=name, key_env=env) for name, env in KEYS]
     for tenant in tenants[:3]:
         Tenant.objects.filter(pk=tenant.pk).update(credential_sealed="sealed")
-    run = scene.a_run(pair, {"rejection": "fail", "canary": "pass"})
+    run = builders.a_run(pair, {"rejection": "fail", "canary": "pass"})
     run.refresh_from_db()
-    words = shlex.split(again(run).line)
+    words = shlex.split(reproduction_of(run).line)
     assert words[:4] == ["kvaudit", "probe", "rejection", "canary"]
     given = probe.parser().parse_args(words[2:])
     assert given.entry == "http://router.example.internal:8000"
     assert given.tenant_a_key_env == "GLM_TENANT_A"
     assert given.tenant_b_key_env == "TENANT_B_KEY", "entered on a page: the reader chooses the variable"
     assert (given.model, given.entry_sets_salts) == ("example/chat-large", True)
-    assert again(run).variables == [("GLM_TENANT_A", "tenant a"), ("TENANT_B_KEY", "tenant b")]
+    assert reproduction_of(run).variables == [("GLM_TENANT_A", "tenant a"), ("TENANT_B_KEY", "tenant b")]
 
 
 def test_the_seed_is_named_once_the_run_has_ended(people, pair):
-    run = scene.a_run(pair, {"rejection": "fail"}, seed=4_711)
-    words = shlex.split(again(run).line)
+    run = builders.a_run(pair, {"rejection": "fail"}, seed=4_711)
+    words = shlex.split(reproduction_of(run).line)
     assert probe.parser().parse_args(words[2:]).seed == 4_711
-    assert "--seed" not in again(scene.a_run(pair, state="running", checks=["rejection"], seed=4_711)).line
-    assert "--seed" not in again(scene.a_run(pair, {"pool": "fail"}, seed=4_711)).line, "a gate draws nothing"
+    assert (
+        "--seed"
+        not in reproduction_of(builders.a_run(pair, state="running", checks=["rejection"], seed=4_711)).line
+    )
+    assert "--seed" not in reproduction_of(builders.a_run(pair, {"pool": "fail"}, seed=4_711)).line, (
+        "a gate draws nothing"
+    )
 
 
 def test_a_tenant_without_a_key_is_not_named(people, pair):
     Tenant.objects.create(deployment=pair, name="a", credential_sealed="sealed", key_env="GLM_TENANT_A")
     Tenant.objects.create(deployment=pair, name="b")
-    words = shlex.split(again(scene.a_run(pair, {"canary": "inconclusive"})).line)
+    words = shlex.split(reproduction_of(builders.a_run(pair, {"canary": "inconclusive"})).line)
     given = probe.parser().parse_args(words[2:])
     assert (given.tenant_a_key_env, given.tenant_b_key_env) == ("GLM_TENANT_A", "")
 
@@ -81,8 +86,8 @@ def test_what_the_lab_fleet_shows_can_be_pasted_as_it_is(people):
     outcome = import_fleet(document, "yaml", "system:tests", False, environment=lab.ENVIRONMENT)
     assert outcome.done, outcome.problems
     for slug in ("lab-leaking", "lab-fixed"):
-        run = scene.a_run(Deployment.objects.get(slug=slug), {"rejection": "fail", "canary": "fail"})
-        shown = again(run)
+        run = builders.a_run(Deployment.objects.get(slug=slug), {"rejection": "fail", "canary": "fail"})
+        shown = reproduction_of(run)
         assert shown.variables == []
         assert not shown.keyed_nodes
         words = shlex.split(shown.line)
@@ -101,20 +106,20 @@ def test_what_the_lab_fleet_shows_can_be_pasted_as_it_is(people):
 
 def test_one_nodes_key_is_not_sent_to_another(people, pair):
     pair.nodes.filter(name="prefill-0").update(headers_env=[["", "PREFILL_KEY"]], headers_sealed="sealed")
-    run = scene.a_run(pair, {"pool": "pass"})
-    assert "PREFILL_KEY" not in again(run).line
-    assert again(run).keyed_nodes
+    run = builders.a_run(pair, {"pool": "pass"})
+    assert "PREFILL_KEY" not in reproduction_of(run).line
+    assert reproduction_of(run).keyed_nodes
     pair.nodes.update(headers_env=[["", "NODE_KEY"]], headers_sealed="sealed")
-    shown = again(run)
+    shown = reproduction_of(run)
     assert "--api-key-env NODE_KEY" in shown.line
     assert (shown.variables, shown.keyed_nodes) == ([("NODE_KEY", "the nodes")], False)
 
 
 def test_pins_of_our_own_are_named(people, pair):
-    run = scene.a_run(pair, {"version": "fail"})
-    assert "--pin" not in again(run).line
+    run = builders.a_run(pair, {"version": "fail"})
+    assert "--pin" not in reproduction_of(run).line
     set_pin(engine="sglang", specifier=">=0.5.30", actor="system:tests", deployment=pair)
-    words = shlex.split(again(run).line)
+    words = shlex.split(reproduction_of(run).line)
     assert "sglang>=0.5.30" in probe.parser().parse_args(words[2:]).pin
 
 
@@ -122,15 +127,17 @@ def test_an_evil_address_is_quoted_and_a_key_left_out(people, pair):
     node = pair.nodes.get(name="prefill-0")
     pair.nodes.filter(pk=node.pk).update(url="http://x/; rm -rf ~")
     set_node_headers(node=pair.nodes.get(pk=node.pk), headers=(("x-key", "sk-secret"),), actor="system:tests")
-    run = scene.a_run(pair, {"pool": "pass"})
-    said = again(run).line
+    run = builders.a_run(pair, {"pool": "pass"})
+    said = reproduction_of(run).line
     assert "'prefill=http://x/; rm -rf ~'" in said
     assert "sk-secret" not in said
 
 
 def test_nothing_to_ask_is_nothing(people, pair):
-    assert again(scene.a_run(pair, {"drift": "pass"})).line == ""
-    assert again(scene.a_run(a_deployment("bare", team=people.team), {"pool": "pass"})).line == ""
+    assert reproduction_of(builders.a_run(pair, {"drift": "pass"})).line == ""
+    assert (
+        reproduction_of(builders.a_run(a_deployment("bare", team=people.team), {"pool": "pass"})).line == ""
+    )
 
 
 def test_the_servers_list_of_the_labs_keys_is_the_labs():

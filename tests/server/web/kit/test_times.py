@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from django.utils import timezone
 
-from kvaudit.server.web.kit import times as moments
+from kvaudit.server.web.kit import times
 
 NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
 
@@ -23,18 +23,18 @@ NOON = datetime(2026, 7, 1, 12, 0, tzinfo=UTC)
     ],
 )  # fmt: skip
 def test_lengths_in_words(seconds, words):
-    assert moments.duration(seconds) == words
+    assert times.duration(seconds) == words
 
 
 def test_past_future_and_now():
-    assert moments.ago(NOON - timedelta(minutes=3), NOON) == "3 min ago"
-    assert moments.ago(NOON + timedelta(hours=2), NOON) == "in 2 h"
-    assert moments.ago(NOON, NOON) == "now"
+    assert times.ago(NOON - timedelta(minutes=3), NOON) == "3 min ago"
+    assert times.ago(NOON + timedelta(hours=2), NOON) == "in 2 h"
+    assert times.ago(NOON, NOON) == "now"
 
 
 def test_the_zone_decides_what_is_seen_and_utc_is_in_the_title():
     with timezone.override(ZoneInfo("Europe/Berlin")):
-        shown = moments.stamp(NOON)
+        shown = times.stamp(NOON)
     assert "2026-07-01 14:00:00 CEST" in shown
     assert 'title="2026-07-01 12:00:00 UTC"' in shown
     assert 'datetime="2026-07-01T12:00:00Z"' in shown
@@ -42,12 +42,12 @@ def test_the_zone_decides_what_is_seen_and_utc_is_in_the_title():
 
 def test_a_zone_without_letters_shows_its_offset():
     with timezone.override(ZoneInfo("America/Sao_Paulo")):
-        assert "09:00:00 -0300" in moments.stamp(NOON)
+        assert "09:00:00 -0300" in times.stamp(NOON)
 
 
 def test_no_moment_is_said():
-    assert "never" in moments.stamp(None)
-    assert "not planned" in moments.age(None, absent="not planned")
+    assert "never" in times.stamp(None)
+    assert "not planned" in times.age(None, absent="not planned")
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_no_moment_is_said():
     [(timedelta(seconds=5), "5s"), (timedelta(days=12, hours=3), "12d"), (timedelta(0), "0s")],
 )
 def test_brief_lengths(length, words):
-    assert moments.brief(length) == words
+    assert times.brief(length) == words
 
 
 def test_a_due_time_that_has_passed_is_said_as_such():
     text = [
-        re.sub(r"<[^>]*>", "", moments.due(each, NOON, "next "))
+        re.sub(r"<[^>]*>", "", times.due(each, NOON, "next "))
         for each in (None, NOON, NOON - timedelta(hours=2))
     ]
     assert text == ["not planned", "next now", "due 2 h ago"]

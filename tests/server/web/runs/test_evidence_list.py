@@ -57,7 +57,7 @@ def test_what_belongs_to_no_request_stays_a_list():
     stored = [piece("request", 1), piece("response", 2), {"kind": "reading", "sha256": "x"}, None, "odd", {}]
     found = evidence_of(stored, {f"{1:064x}"}, 7)
     assert found.lengths == []
-    assert [(each.kind, each.kept) for each in found.others] == [
+    assert [(other.kind, other.kept) for other in found.others] == [
         ("request", True), ("response", False), ("reading", False), ("", False),
     ]  # fmt: skip
 

@@ -10,13 +10,14 @@ from django.test import Client
 from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.fleet.services import set_tenant_key
 from tests.factories import a_user, an_admin
-from tests.server.web import scene
+from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 KEYS = "/settings/keys/"
 
 
 def row_of(client: Client, slug: str, query: str = "") -> str:
-    page = client.get(KEYS + query).content.decode()
+    page = page_text(client.get(KEYS + query))
     return next((row for row in page.split("<tr>") if f"/d/{slug}/" in row), "")
 
 
@@ -63,7 +64,7 @@ def test_who_sees_and_who_sets(people, pair):
 
 
 def test_filters_are_in_the_address(people, pair):
-    scene.a_pair("ranker", team=people.team)
+    builders.a_pair("ranker", team=people.team)
     for name in "ab":
         Tenant.objects.create(deployment=pair, name=name, credential_sealed="sealed")
     assert row_of(people.operator, "chat-large", "?missing=yes") == ""
@@ -89,7 +90,7 @@ def test_an_empty_fleet_says_what_to_do(db):
 @pytest.mark.parametrize("count", [1, 7])
 def test_the_list_takes_as_many_queries_for_any_fleet(people, count, django_assert_num_queries):
     for number in range(count):
-        deployment = scene.a_pair(f"chat-{number}", team=people.team)
+        deployment = builders.a_pair(f"chat-{number}", team=people.team)
         Tenant.objects.create(deployment=deployment, name="a")
     client = Client()
     client.force_login(an_admin())

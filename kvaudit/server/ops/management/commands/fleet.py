@@ -72,10 +72,10 @@ def import_and_plan(
 ) -> ImportOutcome:
     """Import and plan, all or nothing. Raises `PlanProblem`."""
     outcome = import_fleet(content, format, actor, dry_run, environment=environment)
-    for each in outcome.deployments if outcome.done else ():
-        assert each.deployment is not None
-        add_file_plans(deployment=each.deployment, plans=each.plans, actor=actor)
-        ensure_default_plans(deployment=each.deployment, actor=actor)
+    for imported in outcome.deployments if outcome.done else ():
+        assert imported.deployment is not None
+        add_file_plans(deployment=imported.deployment, plans=imported.plans, actor=actor)
+        ensure_default_plans(deployment=imported.deployment, actor=actor)
     return outcome
 
 
@@ -94,7 +94,7 @@ def _document(outcome: ImportOutcome) -> dict[str, Any]:
     return {
         "dry_run": outcome.dry_run,
         "imported": outcome.done,
-        "problems": [{"line": each.line, "sentence": each.sentence} for each in outcome.problems],
-        "differences": [each.as_json() for each in outcome.differences],
+        "problems": [{"line": problem.line, "sentence": problem.sentence} for problem in outcome.problems],
+        "differences": [difference.as_json() for difference in outcome.differences],
         "notes": list(outcome.notes),
     }

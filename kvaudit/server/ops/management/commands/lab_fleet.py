@@ -33,7 +33,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         document = json.loads(options["file"].read_text(encoding="utf-8"))
-        document["deployments"] = [each for each in document["deployments"] if _wanted(each)]
+        document["deployments"] = [
+            deployment for deployment in document["deployments"] if _wanted(deployment)
+        ]
         if not document["deployments"]:
             self.stdout.write("known already")
             return
@@ -42,14 +44,14 @@ class Command(BaseCommand):
         )
         if outcome.problems:
             raise CommandError("; ".join(map(str, outcome.problems)), returncode=3)
-        for each in outcome.deployments:
-            assert each.deployment is not None
-            lacking = {gap.check for gap in missing_for(each.deployment)}
+        for imported in outcome.deployments:
+            assert imported.deployment is not None
+            lacking = {gap.check for gap in missing_for(imported.deployment)}
             checks = [check for check in NIGHTLY if check not in lacking]
-            if each.new and checks:
-                audit_now(deployment=each.deployment, actor=ACTOR, checks=checks)
+            if imported.new and checks:
+                audit_now(deployment=imported.deployment, actor=ACTOR, checks=checks)
         dispatch.dispatch()  # plans that are due at once need not wait for beat
-        slugs = ", ".join(each.slug for each in outcome.deployments)
+        slugs = ", ".join(imported.slug for imported in outcome.deployments)
         self.stdout.write(f"imported {slugs}; their first audits run now")
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from kvaudit.server.audits.models import CheckState
 from kvaudit.server.audits.state.bulk_reads import when
-from kvaudit.server.checklists.evaluation import Cell, Says
+from kvaudit.server.checklists.evaluation import Cell, CheckInterval
 from kvaudit.server.checklists.items import DISAGGREGATED, Item, Part
 from kvaudit.server.checklists.models import Assessed, Attestation, Waiver
 from kvaudit.server.fleet.models import Deployment, NodeSnapshot
@@ -82,10 +82,12 @@ def item_page(deployment: Deployment, key: str, moment: datetime | None) -> Item
         cell=cell,
         lines=_lines(cell, deployment, moment),
         parts=[_part(part, deployment) for part in cell.item.parts],
-        attestation=next((each for each in attestations if each.in_force(matrix.moment)), None),
+        attestation=next(
+            (attestation for attestation in attestations if attestation.in_force(matrix.moment)), None
+        ),
         attestations=attestations,
         waivers=waivers,
-        pending=next((each for each in waivers if each.state(matrix.moment) == "pending"), None),
+        pending=next((waiver for waiver in waivers if waiver.state(matrix.moment) == "pending"), None),
     )
 
 
@@ -108,7 +110,7 @@ def _lines(cell: Cell, deployment: Deployment, moment: datetime | None) -> list[
     return lines
 
 
-def _is(state: CheckState, says: Says) -> bool:
+def _is(state: CheckState, says: CheckInterval) -> bool:
     return (state.check_id, state.run_id, state.since) == (says.check, says.run_id, when(says.since))
 
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import Overdue, StateChange
 from kvaudit.server.checklists.evaluation import Status
-from kvaudit.server.checklists.matrix import Matrix, Row
+from kvaudit.server.checklists.matrix import Matrix, MatrixRow
 from kvaudit.server.checklists.models import Assessed, Attestation, Decision, Waiver
 from kvaudit.server.web.compliance import page as compliance
 from kvaudit.server.web.compliance.page import Ending, TeamLine
@@ -205,7 +205,7 @@ def changes(then: Matrix, now: Matrix) -> tuple[list[ItemChange], list[ItemChang
 
 
 def owners(
-    rows: Sequence[Row],
+    rows: Sequence[MatrixRow],
     late: Sequence[Late],
     endings: Sequence[Ending | Lapsing],
     actions: Sequence[Action] = (),
@@ -271,7 +271,7 @@ def _decisions(user: User, week: Week) -> list[Event]:
         )
         said = f"item {item}, asked for by {asked}, decided by {by or ''}"
         found.append(Event(at, slug or f"all of {team}", word, said))
-    return sorted(found, key=lambda each: each.at, reverse=True)
+    return sorted(found, key=lambda event: event.at, reverse=True)
 
 
 def _late(user: User) -> list[Late]:

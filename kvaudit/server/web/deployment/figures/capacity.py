@@ -14,9 +14,9 @@ from django.utils.safestring import SafeString
 from kvaudit.auditor.checks.pool.numbers import required_tokens
 from kvaudit.server import clock
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.web.deployment.figures.pools import Seen, Step, lasting, snapshots_of, steps
-from kvaudit.server.web.kit import times as moments
-from kvaudit.server.web.kit.figure import Cell, Figure, Trace, Twin, instant, layout, link, local, said
+from kvaudit.server.web.deployment.figures.pools import ReadPool, Step, lasting, snapshots_of, steps
+from kvaudit.server.web.kit import times
+from kvaudit.server.web.kit.figure import Cell, Figure, Trace, Twin, hover_text, instant, layout, link, local
 from kvaudit.server.web.kit.parts.timeline import events
 from kvaudit.server.web.kit.parts.timeline.events import Mark
 
@@ -65,7 +65,7 @@ def _changes_of(deployment: Deployment) -> list[Mark]:
 
 
 def table_rows(
-    seen: Sequence[Seen], changes: Sequence[Mark], headroom: float, declared: int | None, now: datetime
+    seen: Sequence[ReadPool], changes: Sequence[Mark], headroom: float, declared: int | None, now: datetime
 ) -> list[list[Cell]]:
     """All nodes together between any two changes, each node by itself, and the changes; newest first."""
     lasted = lasting(seen, now)
@@ -73,7 +73,7 @@ def table_rows(
     rows = [(step.start, _step_row(step, headroom)) for step in found]
     rows += [(each.start, _node_row(each)) for each in lasted]
     rows += [(mark.at, _change_row(mark, _pool_at(found, mark.at))) for mark in changes]
-    return [row for _, row in sorted(rows, key=lambda each: each[0], reverse=True)]
+    return [row for _, row in sorted(rows, key=lambda row: row[0], reverse=True)]
 
 
 def _step_row(step: Step, headroom: float) -> list[Cell]:
@@ -93,7 +93,7 @@ def _step_row(step: Step, headroom: float) -> list[Cell]:
     ]
 
 
-def _node_row(seen: Seen) -> list[Cell]:
+def _node_row(seen: ReadPool) -> list[Cell]:
     what = ", ".join(part for part in (seen.node, seen.role, seen.version) if part)
     return [_stamp(seen.start), _stamp(seen.end), what, seen.pool, seen.context, NOTHING, NOTHING, NOTHING]
 
@@ -104,7 +104,7 @@ def _change_row(mark: Mark, pool: int | None) -> list[Cell]:
 
 
 def _stamp(moment: datetime) -> SafeString:
-    return moments.stamp(moment)
+    return times.stamp(moment)
 
 
 def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trace], dict[str, Any]]:
@@ -120,7 +120,7 @@ def must_hold(step: Step, headroom: float) -> int | None:
 
 
 def build(
-    seen: Sequence[Seen],
+    seen: Sequence[ReadPool],
     changes: Sequence[Mark],
     headroom: float,
     declared_context: int | None,
@@ -130,7 +130,7 @@ def build(
     lasted = lasting(seen, now)
     found = steps(lasted, declared_context)
     data = [_zone(found)]
-    nodes = list(dict.fromkeys(each.node for each in seen))
+    nodes = list(dict.fromkeys(snapshot.node for snapshot in seen))
     if 1 < len(nodes) <= MOST_LINES:
         data += [_node_line(node, [each for each in lasted if each.node == node]) for node in nodes]
     data += [
@@ -151,7 +151,7 @@ def build(
         x={
             "type": "date",
             "tickangle": 0,
-            "title": f"time in {said(timezone.get_current_timezone_name(), limit=60)}",
+            "title": f"time in {hover_text(timezone.get_current_timezone_name(), limit=60)}",
         },
         y={"title": "tokens", "rangemode": "tozero", "tickformat": "~s"},
     )
@@ -182,7 +182,7 @@ def _line(
     for step, value, goes_on in _runs(found, values):
         if x and not goes_on:
             x, y, texts = [*x, None], [*y, None], [*texts, ""]
-        text = said(f"{name}: {value:,} tokens", f"{instant(step.start)} to {instant(step.end)}")
+        text = hover_text(f"{name}: {value:,} tokens", f"{instant(step.start)} to {instant(step.end)}")
         x += [local(step.start), local(step.end)]
         y += [value, value]
         texts += [text, text]
@@ -208,7 +208,7 @@ def _zone(found: Sequence[Step]) -> Trace:
             continue
         x += [local(step.start), local(step.start), local(step.end), local(step.end), None]
         y += [step.prefill, step.context, step.context, step.prefill, None]
-        text = said(
+        text = hover_text(
             f"danger zone: {step.prefill:,} to {step.context:,} tokens",
             f"{instant(step.start)} to {instant(step.end)}",
         )
@@ -235,10 +235,10 @@ def _zone(found: Sequence[Step]) -> Trace:
     }
 
 
-def _node_line(node: str, seen: Sequence[Seen]) -> Trace:
-    found = [Step(each.start, each.end, each.pool, None, None) for each in seen]
+def _node_line(node: str, seen: Sequence[ReadPool]) -> Trace:
+    found = [Step(snapshot.start, snapshot.end, snapshot.pool, None, None) for snapshot in seen]
     name = f"pool of {node}" + (f" ({seen[-1].role})" if seen[-1].role else "")
-    return _line(found, said(name, limit=60), [step.pool for step in found], "--pool", 1.5, "solid")
+    return _line(found, hover_text(name, limit=60), [step.pool for step in found], "--pool", 1.5, "solid")
 
 
 def _changes(changes: Sequence[Mark], found: Sequence[Step]) -> Trace:
@@ -260,7 +260,7 @@ def _changes(changes: Sequence[Mark], found: Sequence[Step]) -> Trace:
         },
         "hoverinfo": "text",
         "hovertext": [
-            said(
+            hover_text(
                 mark.text,
                 instant(mark.at),
                 "The smallest pool was unknown." if pool is None else "",

@@ -15,7 +15,7 @@ READ_FOR = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReadPool:
     """What one node said from ``start`` to ``end``, in tokens; None = unknown."""
 
     node: str
@@ -39,42 +39,42 @@ class Step:
     context: int | None
 
 
-def snapshots_of(deployment: Deployment, limit: int = MOST_SNAPSHOTS) -> list[Seen]:
+def snapshots_of(deployment: Deployment, limit: int = MOST_SNAPSHOTS) -> list[ReadPool]:
     """The newest ``limit`` readings of all nodes, oldest first."""
     rows = (
         NodeSnapshot.objects.filter(node__deployment=deployment)
         .order_by("-first_seen", "-pk")
         .values_list("node__name", "role", "first_seen", "last_confirmed", "pool", "context", "version")
     )
-    return [Seen(*row) for row in reversed(rows[:limit])]
+    return [ReadPool(*row) for row in reversed(rows[:limit])]
 
 
-def lasting(seen: Sequence[Seen], now: datetime) -> list[Seen]:
+def lasting(seen: Sequence[ReadPool], now: datetime) -> list[ReadPool]:
     """Readings that reach to the node's next one where that came within a day, and no further than a day
     beyond their last confirmation."""
-    following: dict[str, Seen] = {}
+    following: dict[str, ReadPool] = {}
     found = []
-    for each in reversed(seen):
-        after = following.get(each.node)
-        until = min(each.end + READ_FOR, after.start if after else now)
-        found.append(replace(each, end=max(each.end, until)))
-        following[each.node] = each
+    for snapshot in reversed(seen):
+        after = following.get(snapshot.node)
+        until = min(snapshot.end + READ_FOR, after.start if after else now)
+        found.append(replace(snapshot, end=max(snapshot.end, until)))
+        following[snapshot.node] = snapshot
     return found[::-1]
 
 
-def steps(seen: Sequence[Seen], declared_context: int | None) -> list[Step]:
+def steps(seen: Sequence[ReadPool], declared_context: int | None) -> list[Step]:
     """The deployment between any two changes. A node whose pool is unknown makes the smallest unknown."""
-    edges: list[tuple[datetime, bool, Seen]] = []
-    for each in seen:
-        edges += [(each.start, True, each), (each.end, False, each)]
+    edges: list[tuple[datetime, bool, ReadPool]] = []
+    for snapshot in seen:
+        edges += [(snapshot.start, True, snapshot), (snapshot.end, False, snapshot)]
     edges.sort(key=lambda edge: edge[0])
-    there: dict[str, Seen] = {}
+    there: dict[str, ReadPool] = {}
     found: list[Step] = []
-    for number, (at, begins, each) in enumerate(edges):
+    for number, (at, begins, snapshot) in enumerate(edges):
         if begins:
-            there[each.node] = each
-        elif there.get(each.node) is each:
-            del there[each.node]
+            there[snapshot.node] = snapshot
+        elif there.get(snapshot.node) is snapshot:
+            del there[snapshot.node]
         until = edges[number + 1][0] if number + 1 < len(edges) else at
         if until <= at or not there:
             continue
@@ -93,15 +93,15 @@ def steps(seen: Sequence[Seen], declared_context: int | None) -> list[Step]:
     return found
 
 
-def _step(start: datetime, end: datetime, there: Sequence[Seen], declared: int | None) -> Step:
-    contexts = [each.context for each in there if each.context is not None]
+def _step(start: datetime, end: datetime, there: Sequence[ReadPool], declared: int | None) -> Step:
+    contexts = [snapshot.context for snapshot in there if snapshot.context is not None]
     if declared is not None:
         contexts.append(declared)
     return Step(
         start,
         end,
-        _least([each.pool for each in there]),
-        _least([each.pool for each in there if each.role != "decode"]),
+        _least([snapshot.pool for snapshot in there]),
+        _least([snapshot.pool for snapshot in there if snapshot.role != "decode"]),
         max(contexts, default=None),
     )
 

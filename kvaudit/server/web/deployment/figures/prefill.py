@@ -16,7 +16,7 @@ from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.inquiries.request_logs.production import production_of
 from kvaudit.server.web.deployment.figures import production
 from kvaudit.server.web.deployment.figures.production import Level
-from kvaudit.server.web.kit.figure import Cell, Figure, Trace, Twin, layout, said
+from kvaudit.server.web.kit.figure import Cell, Figure, Trace, Twin, hover_text, layout
 from kvaudit.server.web.kit.measure_values import real, rows, tokens
 
 LOOKED_BACK = 3
@@ -109,22 +109,22 @@ def build(
 def points(measures: Mapping[str, Any]) -> list[dict[str, Any]]:
     """``{tokens, uncached, seconds, name, kind}`` by length; kind: fitted, judged, untestable, flagged."""
     judged = {
-        (each.get("name"), tokens(each.get("tokens")), real(each.get("seconds"))): each
-        for each in rows(measures.get("judged"))
+        (row.get("name"), tokens(row.get("tokens")), real(row.get("seconds"))): row
+        for row in rows(measures.get("judged"))
     }
     found = []
-    for each in rows(measures.get("points")):
-        length, seconds = tokens(each.get("tokens")), real(each.get("seconds"))
+    for row in rows(measures.get("points")):
+        length, seconds = tokens(row.get("tokens")), real(row.get("seconds"))
         if length is None or seconds is None or seconds < 0:
             continue
-        name = str(each.get("name") or "")
-        verdict = judged.get((each.get("name"), length, seconds))
+        name = str(row.get("name") or "")
+        verdict = judged.get((row.get("name"), length, seconds))
         kind = "fitted" if name == "fit" else "judged"
         if verdict is not None and verdict.get("too_fast"):
             kind = "flagged"
         elif verdict is not None and not verdict.get("testable"):
             kind = "untestable"
-        uncached = tokens(each.get("uncached")) or length
+        uncached = tokens(row.get("uncached")) or length
         found.append({"tokens": length, "uncached": uncached, "seconds": seconds, "name": name, "kind": kind})
     return sorted(found, key=lambda point: (point["uncached"], point["seconds"]))
 
@@ -240,7 +240,7 @@ def _dots(
 
 def _hover(point: Mapping[str, Any], name: str, fit: tuple[float, float, float, float] | None) -> str:
     foretold = f", {expected(fit, point['uncached']):.3g} s foretold" if fit else ""
-    return said(f"{point['tokens']:,} tokens: {point['seconds']:.3g} s{foretold}", name)
+    return hover_text(f"{point['tokens']:,} tokens: {point['seconds']:.3g} s{foretold}", name)
 
 
 def _row(point: Mapping[str, Any], measures: Mapping[str, Any]) -> list[Cell]:

@@ -11,10 +11,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.inquiries.request_logs.percentiles import Odd, shown
+from kvaudit.server.inquiries.request_logs.percentiles import TooFast, shown
 from kvaudit.server.inquiries.request_logs.production import Production
-from kvaudit.server.web.kit import times as moments
-from kvaudit.server.web.kit.figure import Cell, Trace, said
+from kvaudit.server.web.kit import times
+from kvaudit.server.web.kit.figure import Cell, Trace, hover_text
 from kvaudit.server.web.kit.measure_values import real, rows, tokens
 
 
@@ -27,7 +27,7 @@ class Level:
     high: int
     seconds: float
     n: int | None = None
-    odd: Odd | None = None
+    odd: TooFast | None = None
     href: str = ""
 
 
@@ -41,19 +41,19 @@ def levels(
         found = [Level(0, longest, whole)]
     else:
         found = [
-            Level(tokens(each.get("from")) or 0, tokens(each.get("to")) or 0, seconds)
-            for each in rows(measures.get("p5"))
-            if (seconds := real(each.get("seconds"))) is not None
+            Level(tokens(row.get("from")) or 0, tokens(row.get("to")) or 0, seconds)
+            for row in rows(measures.get("p5"))
+            if (seconds := real(row.get("seconds"))) is not None
         ]
     found = [level for level in found if level.high > level.low and level.seconds >= 0]
     if found or production is None or deployment is None:
         return found
-    odd = {each.bucket: each for each in production.odd}
+    odd = {fast.bucket: fast for fast in production.odd}
     href = address(production, deployment)
     return [
-        Level(each.low, each.high, each.p5, each.n, odd.get(each), href)
-        for each in production.buckets
-        if each.p5 is not None
+        Level(bucket.low, bucket.high, bucket.p5, bucket.n, odd.get(bucket), href)
+        for bucket in production.buckets
+        if bucket.p5 is not None
     ]
 
 
@@ -87,7 +87,7 @@ def _lines(found: Sequence[Level], name: str, colour: str, dash: str) -> Trace:
 
 
 def _hover(level: Level) -> str:
-    return said(
+    return hover_text(
         f"{lengths(level)} tokens: p5 {shown(level.seconds)} s{_of(level)}",
         _against(level),
         "Opens its log." if level.href else "",
@@ -126,9 +126,9 @@ def warning(production: Production | None, deployment: Deployment) -> SafeString
     """What a request log shows to be too fast to be true; empty where nothing is."""
     if production is None or not production.odd:
         return SafeString()
-    said_each = format_html_join(" ", "{}", ((each.sentence,) for each in production.odd))
+    said_each = format_html_join(" ", "{}", ((fast.sentence,) for fast in production.odd))
     return format_html(
         '<span class="warn">too fast to be true</span> {} A leak’s signature, or a cached prefix: a warning and no '
         'verdict. <a href="{}">The request log</a>, imported {}.',
-        said_each, address(production, deployment), moments.stamp(production.imported_at),
+        said_each, address(production, deployment), times.stamp(production.imported_at),
     )  # fmt: skip

@@ -8,10 +8,11 @@ from datetime import datetime
 
 from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict, roll_up
-from kvaudit.server.audits.state.status import DeploymentStatus, status_of
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
+from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate
-from kvaudit.server.web.kit.parts.reproduce import Again, gate_line
+from kvaudit.server.web.kit.parts.reproduce import Reproduction, gate_line
 
 READ_BY_THE_GATE = checks.where("read_at_gate")
 
@@ -33,7 +34,7 @@ class GatePage:
     verdict: Verdict
     sentence: str
     reasons: Sequence[Reason]  # worst first
-    ask: Again
+    ask: Reproduction
 
 
 _SENTENCES = {
@@ -48,9 +49,9 @@ def gate_page(deployment: Deployment, server: str) -> GatePage:
     """History's answer and the last readings of what the gate itself reads; ``server`` is this address."""
     status = status_of(deployment)
     reasons = [_reading(status, check) for check in READ_BY_THE_GATE]
-    reasons += [_past(each, status) for each in traffic_gate.answer(deployment, status).reasons]
-    reasons.sort(key=lambda each: (WORST_FIRST.index(each.verdict), each.what))
-    verdict = roll_up([each.verdict for each in reasons])
+    reasons += [_past(reason, status) for reason in traffic_gate.answer(deployment, status).reasons]
+    reasons.sort(key=lambda reason: (WORST_FIRST.index(reason.verdict), reason.what))
+    verdict = roll_up([reason.verdict for reason in reasons])
     return GatePage(verdict, _SENTENCES[verdict], reasons, gate_line(deployment, server))
 
 

@@ -50,7 +50,7 @@ def keys(request: SignedIn, slug: str) -> HttpResponse:
 
 def _choices(stored: list[StoredKey]) -> list[tuple[str, str]]:
     """``tenant:NAME`` and ``node:NAME``; names, since a node's row is replaced when it changes."""
-    return [(f"{each.kind}:{each.name}", f"{each.kind} {each.name}") for each in stored]
+    return [(f"{item.kind}:{item.name}", f"{item.kind} {item.name}") for item in stored]
 
 
 def _stored(deployment: Deployment) -> list[StoredKey]:

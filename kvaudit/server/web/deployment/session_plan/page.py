@@ -11,7 +11,7 @@ from kvaudit.server.fleet.session_approval import approval_of, digest_of_session
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RequestLine:
     """One request: which step it belongs to, and what is sent."""
 
     step: str
@@ -23,7 +23,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class SessionPage:
-    lines: Sequence[Line]
+    lines: Sequence[RequestLine]
     url: str
     digest: str
     set_by: str
@@ -37,7 +37,7 @@ def session_page(deployment: Deployment) -> SessionPage:
     if plan is not None:
         base = plan.url.rstrip("/")
         lines = [
-            Line(
+            RequestLine(
                 name,
                 step.method,
                 base + step.path,
@@ -48,7 +48,7 @@ def session_page(deployment: Deployment) -> SessionPage:
             for step in steps
         ]
         if plan.pool_path:
-            lines.append(Line("pool", "GET", base + plan.pool_path, "", ""))
+            lines.append(RequestLine("pool", "GET", base + plan.pool_path, "", ""))
     approvals = SessionApproval.objects.filter(deployment=deployment).select_related("approved_by")
     return SessionPage(
         lines=lines,

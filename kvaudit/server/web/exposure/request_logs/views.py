@@ -25,7 +25,7 @@ from kvaudit.server.inquiries.request_logs.upload import MOST_BYTES, TOO_LARGE, 
 from kvaudit.server.web.exposure import page as windows
 from kvaudit.server.web.exposure.request_logs.forms import LogForm
 from kvaudit.server.web.exposure.request_logs.upload import LogUpload
-from kvaudit.server.web.kit import untrusted as foreign
+from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.csv_file import streamed
 from kvaudit.server.web.kit.forms import render_form
 from kvaudit.server.web.kit.largest_body import takes
@@ -67,8 +67,8 @@ def _import_form(request: SignedIn, deployment: Deployment, upload: LogUpload) -
         {
             "from": window.since_text,
             "to": window.until_text,
-            "low": foreign.query_text(given.get("low"), MOST_TYPED),
-            "high": foreign.query_text(given.get("high"), MOST_TYPED),
+            "low": untrusted.query_text(given.get("low"), MOST_TYPED),
+            "high": untrusted.query_text(given.get("high"), MOST_TYPED),
         }
     )
     if window.problem:
@@ -126,7 +126,7 @@ def _import_or_404(request: SignedIn, slug: str, pk: int) -> LogImport:
     deployment = deployment_or_404(request.user, slug)
     require(request.user, "read_evidence", deployment.team, NOT_YOURS)
     works = LogImport.objects.of(deployment).select_related("log", "requested_by", "deployment__team")
-    work = get_object_or_404(works, pk=min(pk, 2**63 - 1))
+    work = get_object_or_404(works, pk=pk)
     if work.live and import_queue.close_lost(only=work):
         work = works.get(pk=work.pk)
     return work
@@ -159,8 +159,8 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
     log = _log_or_404(deployment, pk)
     known = known_tenants(deployment)
-    buckets = [Bucket(each.low, each.high, each.n, each.p5) for each in log.prefill.all()]
-    name = foreign.query_text(request.GET.get("name"), 1_000)
+    buckets = [Bucket(bucket.low, bucket.high, bucket.n, bucket.p5) for bucket in log.prefill.all()]
+    name = untrusted.query_text(request.GET.get("name"), 1_000)
     sought = keyed("tenant", deployment, name) if name else ""
     tenants = list(log.tenants.all()[:MOST_TENANTS])
     context = {
@@ -168,7 +168,7 @@ def request_log(request: SignedIn, slug: str, pk: int) -> HttpResponse:
         "now": clock.now(),
         "deployment": deployment,
         "log": log,
-        "tenants": [(each, known.get(each.tenant, "")) for each in tenants],
+        "tenants": [(tenant, known.get(tenant.tenant, "")) for tenant in tenants],
         "more_tenants": len(tenants) == MOST_TENANTS,
         "concerned": log.tenants.filter(inside__gt=0).count(),
         "beside": beside(log),
@@ -205,4 +205,4 @@ def _lines(log: RequestLog) -> Iterator[tuple[object, ...]]:
 
 def _log_or_404(deployment: Deployment, pk: int) -> RequestLog:
     logs = RequestLog.objects.of(deployment).select_related("imported_by")
-    return get_object_or_404(logs, pk=min(pk, 2**63 - 1))
+    return get_object_or_404(logs, pk=pk)

@@ -113,8 +113,8 @@ def shown(outcome: ImportOutcome, text: str, format: Format) -> Preview:
     lines = text.splitlines()
     return Preview(
         problems=[
-            ShownProblem(each.line, each.sentence, excerpt(lines, each.line, format))
-            for each in outcome.problems[:MOST_SHOWN]
+            ShownProblem(problem.line, problem.sentence, excerpt(lines, problem.line, format))
+            for problem in outcome.problems[:MOST_SHOWN]
         ],
         differences=outcome.differences[:MOST_SHOWN],
         summary=counted(outcome.differences),
@@ -126,7 +126,7 @@ def shown(outcome: ImportOutcome, text: str, format: Format) -> Preview:
 
 def fingerprint(differences: Sequence[Difference]) -> str:
     """SHA-256 over the differences: what a confirmation refers to."""
-    body = json.dumps([each.as_json() for each in differences], sort_keys=True, default=str)
+    body = json.dumps([difference.as_json() for difference in differences], sort_keys=True, default=str)
     return hashlib.sha256(body.encode()).hexdigest()
 
 
@@ -143,10 +143,10 @@ def confirm(text: str, format: Format, seen: str, user: User) -> ImportOutcome:
                 return outcome
             if fingerprint(outcome.differences) != seen:
                 raise Moved
-            for each in outcome.deployments:
-                assert each.deployment is not None
-                add_file_plans(deployment=each.deployment, plans=each.plans, actor=user)
-                ensure_default_plans(deployment=each.deployment, actor=user)
+            for imported in outcome.deployments:
+                assert imported.deployment is not None
+                add_file_plans(deployment=imported.deployment, plans=imported.plans, actor=user)
+                ensure_default_plans(deployment=imported.deployment, actor=user)
             return outcome
     except PlanProblem as problem:
         return ImportOutcome(

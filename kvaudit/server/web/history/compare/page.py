@@ -123,7 +123,7 @@ def compare(before: Run, after: Run) -> Comparison:
 
 
 def _counted(run: Run) -> dict[str, Result]:
-    results: list[Result] = sorted(run.results.all(), key=lambda each: each.pk)
+    results: list[Result] = sorted(run.results.all(), key=lambda result: result.pk)
     found = counting(results)
     return {name: each for name, each in found.items() if isinstance(each, Result)}
 
@@ -144,13 +144,13 @@ def flat(measures: Any, lead: str = "") -> list[tuple[str, str]]:
             said = absent(str(key)) if value is None else written(str(key), value)
             found += flat(value, path) if said is None else [(path, said)]
         return found
-    if isinstance(measures, list) and any(isinstance(each, (Mapping, list)) for each in measures):
+    if isinstance(measures, list) and any(isinstance(measure, (Mapping, list)) for measure in measures):
         if len(measures) > LONGEST_LIST:
             return [(lead, f"{len(measures):,} entries")]
         found = []
-        for number, each in enumerate(measures, start=1):
-            name = _identity(each) or str(number)
-            found += flat(each, f"{lead} › {name}")
+        for number, measure in enumerate(measures, start=1):
+            name = _identity(measure) or str(number)
+            found += flat(measure, f"{lead} › {name}")
         return found
     return [(lead or "value", _said(measures))]
 

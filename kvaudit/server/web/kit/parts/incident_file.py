@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 
 from django.http import Http404, HttpResponseBase
 
-from kvaudit.server.incidents import export as exporting
+from kvaudit.server.incidents import export
 from kvaudit.server.incidents.document import Document
 from kvaudit.server.web.kit.download import download
 
 WRITERS: Mapping[str, tuple[Callable[[Document], str], str]] = {
-    "md": (exporting.to_markdown, "text/markdown; charset=utf-8"),
-    "json": (exporting.to_json, "application/json"),
-    "yaml": (exporting.to_yaml, "application/yaml; charset=utf-8"),
+    "md": (export.to_markdown, "text/markdown; charset=utf-8"),
+    "json": (export.to_json, "application/json"),
+    "yaml": (export.to_yaml, "application/yaml; charset=utf-8"),
 }
 
 

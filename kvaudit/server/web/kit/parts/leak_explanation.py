@@ -27,7 +27,7 @@ _OUTCOMES = ("applies", "undecided", "possible")
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class SeenLeaking:
     """Where it was seen to happen."""
 
     check: str
@@ -39,18 +39,18 @@ class Mechanism:
     """``sentence`` names advisories by their ids; pages link those."""
 
     sentence: str
-    shown: Sequence[Shown] = ()
+    shown: Sequence[SeenLeaking] = ()
 
     @property
     def published(self) -> Any:
         """The library's document of the same mechanism."""
-        return next((each for each in shipped_documents() if each.id == PUBLISHED), None)
+        return next((document for document in shipped_documents() if document.id == PUBLISHED), None)
 
 
 def mechanism_of(results: Iterable[Result]) -> Mechanism | None:
     """From the last result of each check of a deployment. None where the pool check shows no danger zone of a prefill
     side: what is said of the hand-over to decode would not apply."""
-    last = {each.check_id: each for each in results}
+    last = {result.check_id: result for result in results}
     zone = _zone(_measures(last.get("pool")))
     if zone is None:
         return None
@@ -58,7 +58,9 @@ def mechanism_of(results: Iterable[Result]) -> Mechanism | None:
         sentence=f"Prefill refuses prompts from {zone[0]:,} tokens on, the door lets in up to {zone[1] - 1:,}. "
         f"In between, {_build(last.get('version'))}: one page arrives, and decode reads pages that other requests "
         "left behind.",
-        shown=[Shown(name, last[name].run_id) for name in SHOWING if name in last and _critical(last[name])],
+        shown=[
+            SeenLeaking(name, last[name].run_id) for name in SHOWING if name in last and _critical(last[name])
+        ],
     )
 
 
@@ -87,8 +89,8 @@ def _build(version: Result | None) -> str:
     builds = rows(_measures(version).get("builds"))
     found = {
         str(row.get("outcome"))
-        for each in builds
-        for row in rows(each.get("advisories"))
+        for build in builds
+        for row in rows(build.get("advisories"))
         if row.get("id") == ADVISORY
     }
     outcome = next((word for word in _OUTCOMES if word in found), "")

@@ -22,7 +22,7 @@ def troubles(user: User) -> list[str]:
     """Sentences, the worst first; none for who could do nothing about it. One query."""
     if not may_see(user):
         return []
-    workers = sorted(worker_clocks.recent(), key=lambda each: -abs(each.skew))
+    workers = sorted(worker_clocks.recent(), key=lambda worker: -abs(worker.skew))
     found = [said for worker in workers if (said := worker_clocks.sentence(worker))]
     if abs(off := clock.skew()) >= clock.NOTABLE:
         found.append(
@@ -42,11 +42,11 @@ def room_of_state() -> disk.Room | None:
 def clocks_in_words() -> tuple[str, bool]:
     """(how the clocks of workers and of this machine stand, whether something is wrong)."""
     workers = worker_clocks.recent()
-    wrong = [each for each in workers if abs(each.off) >= clock.NOTABLE]
+    wrong = [worker for worker in workers if abs(worker.off) >= clock.NOTABLE]
     own = clock.skew()
     said = [
-        f"{each.name}: {clock.in_words(each.off)}{', takes no work' if each.refuses else ''}"
-        for each in wrong
+        f"{worker.name}: {clock.in_words(worker.off)}{', takes no work' if worker.refuses else ''}"
+        for worker in wrong
     ]
     if abs(own) >= clock.NOTABLE:
         said.append(f"this page's machine: {clock.in_words(own)}")
@@ -54,6 +54,6 @@ def clocks_in_words() -> tuple[str, bool]:
         return "; ".join(said), True
     if not workers:
         return "no worker was heard of within 10 minutes", True
-    most = max((abs(each.off) for each in workers), default=timedelta(0))
+    most = max((abs(worker.off) for worker in workers), default=timedelta(0))
     count = f"{len(workers)} worker{'' if len(workers) == 1 else 's'}"
     return f"{count}, at most {most.total_seconds():.1f} s off", False

@@ -25,7 +25,7 @@ _SHOWN_APART = {"engine", "kind", "notes", "exposures", "workers", "ranks", "set
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReadingLine:
     """One reading; ``reading`` is ``{value, source, state}`` or None where nothing was stored."""
 
     name: str
@@ -36,12 +36,12 @@ def is_reading(value: object) -> bool:
     return isinstance(value, Mapping) and "state" in value and "value" in value
 
 
-def main_lines(facts: Mapping[str, Any]) -> list[Line]:
+def main_lines(facts: Mapping[str, Any]) -> list[ReadingLine]:
     """The readings that decide: always all of them, unknown where absent."""
-    return [Line(NAMES[name], _reading(facts.get(name))) for name in MAIN]
+    return [ReadingLine(NAMES[name], _reading(facts.get(name))) for name in MAIN]
 
 
-def other_lines(facts: Mapping[str, Any]) -> list[Line]:
+def other_lines(facts: Mapping[str, Any]) -> list[ReadingLine]:
     """Every further reading: revision, ranks, settings, and fields this release does not know."""
     return list(_others(facts))
 
@@ -51,27 +51,29 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
     return [str(note) for note in found] if isinstance(found, Sequence) and not isinstance(found, str) else []
 
 
-def _others(facts: Mapping[str, Any]) -> Iterator[Line]:
+def _others(facts: Mapping[str, Any]) -> Iterator[ReadingLine]:
     for name, value in sorted(facts.items()):
         if name not in MAIN and name not in _SHOWN_APART and is_reading(value):
-            yield Line(NAMES.get(name, name), _reading(value))
+            yield ReadingLine(NAMES.get(name, name), _reading(value))
     ranks = facts.get("ranks")
     if isinstance(ranks, Sequence) and not isinstance(ranks, str):
         for rank in ranks:
             if isinstance(rank, Mapping):
                 label = f"rank {rank.get('rank', '?')}"
-                yield Line(f"{label}: KV pool (tokens)", _reading(rank.get("pool")))
+                yield ReadingLine(f"{label}: KV pool (tokens)", _reading(rank.get("pool")))
                 if rank.get("sliding_window") is not None:
-                    yield Line(f"{label}: sliding-window pool (tokens)", _reading(rank["sliding_window"]))
+                    yield ReadingLine(
+                        f"{label}: sliding-window pool (tokens)", _reading(rank["sliding_window"])
+                    )
     settings = facts.get("settings")
     if isinstance(settings, Mapping):
         for name, value in sorted(settings.items()):
-            yield Line(str(name), _reading(value))
+            yield ReadingLine(str(name), _reading(value))
     for group in ("components", "conditions", "features"):
         values = facts.get(group)
         if isinstance(values, Mapping):
             for name, value in sorted(values.items()):
-                yield Line(f"{group[:-1]} {name}", _plain(value))
+                yield ReadingLine(f"{group[:-1]} {name}", _plain(value))
 
 
 def _reading(value: Any) -> Mapping[str, Any] | None:

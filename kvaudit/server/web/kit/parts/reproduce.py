@@ -19,7 +19,7 @@ PLACES = (("a", "TENANT_A_KEY"), ("b", "TENANT_B_KEY"))
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Reproduction:
     """``line`` is ready to paste once ``variables`` (name, whose key it holds) are set; "" when nothing can
     be asked again. ``keyed_nodes``: nodes want keys that the line cannot name."""
 
@@ -29,7 +29,7 @@ class Again:
     lab_keys: bool = False  # those of the lab stand in the line: made up, and the same everywhere
 
 
-def again(run: Run) -> Again:
+def reproduction_of(run: Run) -> Reproduction:
     """``kvaudit gate ...`` or ``kvaudit probe ...`` with the nodes as they were listed then. Keys are named by
     variables, never written out but for the lab's, which are fake and the same everywhere."""
     at = run.started_at or run.created_at
@@ -39,7 +39,7 @@ def again(run: Run) -> Again:
     if run.wedged:  # what stopped a server from answering is not offered for pasting
         known = [name for name in known if name not in checks.ACTIVE]
     if not nodes or not known:
-        return Again()
+        return Reproduction()
     words, variables = _nodes(nodes)
     words += _rules(run.deployment)
     if any(name in checks.ACTIVE for name in known):
@@ -54,23 +54,25 @@ TOKEN = "KVAUDIT_TOKEN"
 """What the variable with the API token is called where a line asks this server as well."""
 
 
-def gate_line(deployment: Deployment, server: str) -> Again:
+def gate_line(deployment: Deployment, server: str) -> Reproduction:
     """The line for an init container or a pipeline: the nodes as they are listed now, and this server's memory."""
     nodes = list(Node.objects.current().filter(deployment=deployment)[:MOST_NODES])
     if not nodes:
-        return Again()
+        return Reproduction()
     words, variables = _nodes(nodes)
     words += [*_rules(deployment), "--server", server, "--deployment", deployment.slug, "--token-env", TOKEN]
     variables = [*variables, (TOKEN, "this server (an API token that may ask the gate)")]
     return _pasted(["kvaudit", "gate", *words], variables, nodes)
 
 
-def _pasted(words: Sequence[str], variables: Sequence[tuple[str, str]], nodes: Sequence[Node]) -> Again:
+def _pasted(
+    words: Sequence[str], variables: Sequence[tuple[str, str]], nodes: Sequence[Node]
+) -> Reproduction:
     """The lab's keys stand before the command, since no shell but the product's own holds them."""
     fake = [name for name, _ in variables if name in LAB_KEYS]
-    return Again(
+    return Reproduction(
         line=shlex.join([*(f"{name}={LAB_KEYS[name]}" for name in fake), *words]),
-        variables=[each for each in variables if each[0] not in fake],
+        variables=[variable for variable in variables if variable[0] not in fake],
         keyed_nodes=any(node.has_headers or node.headers_env for node in nodes)
         and "--api-key-env" not in words,
         lab_keys=bool(fake),

@@ -14,7 +14,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits import options
 from kvaudit.server.audits.models import Kind, Result, Run, RunState
-from kvaudit.server.web.kit import times as moments
+from kvaudit.server.web.kit import times
 from kvaudit.server.web.kit.progress import Live
 
 QUIET = 10.0
@@ -101,7 +101,7 @@ def silence(run: Run) -> str:
     last = run.attempt >= options.MOST_ATTEMPTS or run.cancel_requested_at is not None
     then = "the run ends as it stands" if last else "another takes over"
     when = f"after {lease:.0f} s" if quiet < lease else "within a minute"
-    return f"No sign of its worker for {moments.duration(quiet)}; {then} {when}."
+    return f"No sign of its worker for {times.duration(quiet)}; {then} {when}."
 
 
 def waiting(run: Run, running: Iterable[Run]) -> str:
@@ -113,7 +113,7 @@ def waiting(run: Run, running: Iterable[Run]) -> str:
     if run.not_before > now:
         at = timezone.localtime(run.not_before)
         day = "" if at.date() == timezone.localtime(now).date() else f"{at:%Y-%m-%d} "
-        return f"Starts {moments.ago(run.not_before, now)}, at {day}{at:%H:%M}."
+        return f"Starts {times.ago(run.not_before, now)}, at {day}{at:%H:%M}."
     if run.kind == Kind.ACTIVE:
         for other in running:
             if other.kind == Kind.ACTIVE and other.pk != run.pk:

@@ -15,7 +15,7 @@ MOST_TEAMS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SavedViewLine:
     view: SavedView
     mine: bool
     removable: bool
@@ -23,30 +23,30 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class SavedViews:
     """``page`` is the name of its address, ``query`` what would be saved, ``teams`` slugs to share with."""
 
     page: str
     query: str
-    lines: Sequence[Line]
+    lines: Sequence[SavedViewLine]
     more: bool
     teams: Sequence[str]
 
     @property
-    def removable(self) -> list[Line]:
+    def removable(self) -> list[SavedViewLine]:
         return [line for line in self.lines if line.removable]
 
 
-def shelf_of(request: SignedIn, page: str) -> Shelf:
+def saved_views_of(request: SignedIn, page: str) -> SavedViews:
     """Two queries (access to teams apart), however many views there are."""
     user = request.user
     query = normal(request.GET.urlencode())
     views = list(SavedView.objects.listed_for(user, page)[: MOST_LISTED + 1])
-    return Shelf(
+    return SavedViews(
         page=page,
         query=query,
         lines=[
-            Line(view, view.user_id == user.pk, may_remove(user, view), view.query == query)
+            SavedViewLine(view, view.user_id == user.pk, may_remove(user, view), view.query == query)
             for view in views[:MOST_LISTED]
         ],
         more=len(views) > MOST_LISTED,

@@ -15,8 +15,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.models import User
 from kvaudit.server.notify.delivery import MOST_ATTEMPTS
 from kvaudit.server.notify.models import Channel, Delivery, Event, OutboxMessage
-from kvaudit.server.web.kit import times as moments
-from kvaudit.server.web.kit import untrusted
+from kvaudit.server.web.kit import times, untrusted
 from kvaudit.server.web.kit.listing import Page
 from kvaudit.server.web.kit.progress import Live
 
@@ -28,7 +27,7 @@ LONG = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MessageStatus:
     """A message and what became of it. ``mark`` is the kind of its mark and the word; ``open`` while that may
     change by itself."""
 
@@ -57,13 +56,13 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChannelRow:
     channel: Channel
     events: Sequence[str]
-    latest: Sequence[Told]
+    latest: Sequence[MessageStatus]
 
 
-def rows_of(user: User, now: datetime) -> list[Row]:
+def rows_of(user: User, now: datetime) -> list[ChannelRow]:
     """The channels that the user manages, with their newest messages; two queries."""
     channels = list(Channel.objects.visible_to(user).with_latest(LATEST)[:MOST_CHANNELS])
     wanted = [pk for channel in channels for pk in vars(channel)["latest"]]
@@ -73,7 +72,9 @@ def rows_of(user: User, now: datetime) -> list[Row]:
         latest = [found[pk] for pk in vars(channel)["latest"] if pk in found]
         for message in latest:
             message.channel = channel
-        rows.append(Row(channel, events_of(channel), [told(message, now) for message in latest]))
+        rows.append(
+            ChannelRow(channel, events_of(channel), [message_status(message, now) for message in latest])
+        )
     return rows
 
 
@@ -94,7 +95,7 @@ def messages_of(channel: Channel, now: datetime, before: str) -> Page:
     for message in found:
         message.channel = channel
     older = f"{found[-1].created_at.isoformat()}~{found[-1].pk}" if more else ""
-    return Page([told(message, now) for message in found], after=older)
+    return Page([message_status(message, now) for message in found], after=older)
 
 
 def _position(text: str) -> tuple[datetime, uuid.UUID] | None:
@@ -107,30 +108,32 @@ def _position(text: str) -> tuple[datetime, uuid.UUID] | None:
         return None
 
 
-def told(message: OutboxMessage, now: datetime) -> Told:
+def message_status(message: OutboxMessage, now: datetime) -> MessageStatus:
     """What became of a message, in a sentence that stands alone."""
     tried = _times(message.attempts)
     if message.state == Delivery.SENT:
-        when = moments.ago(message.sent_at or message.created_at, now)
+        when = times.ago(message.sent_at or message.created_at, now)
         again = f", at attempt {message.attempts}" if message.attempts > 1 else ""
-        return Told(message, (Verdict.PASS, "delivered"), f"Delivered {when}{again}.")
+        return MessageStatus(message, (Verdict.PASS, "delivered"), f"Delivered {when}{again}.")
     if message.state == Delivery.FAILED:
-        return Told(message, (Verdict.FAIL, "given up"), f"Given up after {tried}. {message.last_problem}")
+        return MessageStatus(
+            message, (Verdict.FAIL, "given up"), f"Given up after {tried}. {message.last_problem}"
+        )
     if not message.channel.enabled:
         sentence = "The channel is off: it waits until the channel is switched on."
-        return Told(message, ("", "waits"), sentence)
+        return MessageStatus(message, ("", "waits"), sentence)
     if message.last_problem:
-        following = moments.ago(message.next_attempt_at, now)
+        following = times.ago(message.next_attempt_at, now)
         following = following if following.startswith("in ") else "now"
         sentence = (
             f"Not delivered by {tried} of {MOST_ATTEMPTS}. {message.last_problem} Next try {following}."
         )
-        return Told(message, (Verdict.INCONCLUSIVE, "not yet"), sentence, open=True)
+        return MessageStatus(message, (Verdict.INCONCLUSIVE, "not yet"), sentence, open=True)
     if message.attempts:
-        return Told(message, ("", "on its way"), "It is being sent.", open=True)
+        return MessageStatus(message, ("", "on its way"), "It is being sent.", open=True)
     late = now - max(message.created_at, message.next_attempt_at) > LONG
     waits = "No worker has taken it yet: see that workers run." if late else "Waits for a worker."
-    return Told(message, ("", "waits"), waits, open=True)
+    return MessageStatus(message, ("", "waits"), waits, open=True)
 
 
 def _times(attempts: int) -> str:

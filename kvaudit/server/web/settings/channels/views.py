@@ -73,9 +73,9 @@ def channel(request: SignedIn, pk: int) -> HttpResponse:
     now = clock.now()
     listed = table.messages_of(found, now, request.GET.get("before", ""))
     # The panel and the table tell of it by one reading: a worker may send it between two.
-    chosen = next((each for each in listed.rows if str(each.message.pk) == request.GET.get("message")), None)
+    chosen = next((row for row in listed.rows if str(row.message.pk) == request.GET.get("message")), None)
     if chosen is None and (other := _chosen(request, found)):
-        chosen = table.told(other, now)
+        chosen = table.message_status(other, now)
     context = {
         "section": "settings",
         "now": now,
@@ -126,7 +126,7 @@ def message(request: SignedIn, pk: int, key: uuid.UUID) -> HttpResponse:
     found = _channel_or_404(request, pk)
     chosen = get_object_or_404(OutboxMessage.objects.select_related("channel"), channel=found, pk=key)
     now = clock.now()
-    context = {"now": now, "channel": found, "told": table.told(chosen, now), "with_row": True}
+    context = {"now": now, "channel": found, "told": table.message_status(chosen, now), "with_row": True}
     return render(request, "settings/message.html", context)
 
 
@@ -146,7 +146,7 @@ def _manager(request: SignedIn) -> None:
 
 def _channel_or_404(request: SignedIn, pk: int) -> Channel:
     managed = Channel.objects.visible_to(request.user).select_related("team")
-    return get_object_or_404(managed, pk=min(pk, 2**63 - 1))
+    return get_object_or_404(managed, pk=pk)
 
 
 def _chosen(request: SignedIn, channel: Channel) -> OutboxMessage | None:

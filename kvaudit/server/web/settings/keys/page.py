@@ -47,7 +47,7 @@ def listed(reader: User, filters: Filters) -> Page:
     if filters.missing:
         rows = rows.annotate(keyed=Count("tenants", filter=current)).filter(keyed__lt=most_needed())
     found = keyset_page(with_nodes(rows), "slug", filters)
-    return replace(found, rows=[_row(each, reader) for each in found.rows])
+    return replace(found, rows=[_row(row, reader) for row in found.rows])
 
 
 def most_needed() -> int:

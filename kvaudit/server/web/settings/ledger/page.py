@@ -15,8 +15,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.models import User
 from kvaudit.server.ledger import searching
 from kvaudit.server.ledger.models import Entry, Verification
-from kvaudit.server.web.kit import listing, untrusted
-from kvaudit.server.web.kit import times as moments
+from kvaudit.server.web.kit import listing, times, untrusted
 from kvaudit.server.web.kit.csv_file import INCOMPLETE
 from kvaudit.server.web.kit.listing import number, text
 from kvaudit.server.web.kit.progress import Live
@@ -57,13 +56,13 @@ class Filters(listing.Filters):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EntryRow:
     entry: Entry
     address: str  # of what it is about, "" where that has no page
 
 
 @dataclass(frozen=True, slots=True)
-class Sought:
+class HashSearch:
     """A hash noted elsewhere, held against the ledger."""
 
     holds: bool
@@ -98,7 +97,7 @@ def _standing(newest: Entry | None, last: Verification | None, now: datetime) ->
         return (None, "The ledger has no entry yet.") if not count else (
             Verdict.INCONCLUSIVE, f"{_entries(count)} that nobody has verified yet.",
         )  # fmt: skip
-    when = moments.ago(last.finished_at or last.asked_at, now)
+    when = times.ago(last.finished_at or last.asked_at, now)
     if last.outcome == "broken":
         intact = f" The {last.entries:,} before it were in order." if last.entries else ""
         return Verdict.FAIL, f"The ledger is broken, as found {when}. {last.sentence}{intact}"
@@ -121,7 +120,7 @@ def _entries(count: int) -> str:
     return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
-def entries_of(user: User, filters: Filters) -> tuple[searching.Found, Sequence[Row]]:
+def entries_of(user: User, filters: Filters) -> tuple[searching.EntryPage, Sequence[EntryRow]]:
     """A page of entries with where they lead."""
     found = searching.page_of(
         Entry.objects.visible_to(user),
@@ -130,7 +129,7 @@ def entries_of(user: User, filters: Filters) -> tuple[searching.Found, Sequence[
         subject=filters.subject,
         below=filters.below,
     )
-    return found, [Row(entry, address_of(entry.subject)) for entry in found.entries]
+    return found, [EntryRow(entry, address_of(entry.subject)) for entry in found.entries]
 
 
 def kinds(user: User) -> list[str]:
@@ -150,20 +149,20 @@ def address_of(subject: str) -> str:
     return reverse(what, args=[int(name)]) if name.isascii() and name.isdigit() and len(name) < 19 else ""
 
 
-def sought(user: User, text: str) -> Sought | None:
+def search_hash(user: User, text: str) -> HashSearch | None:
     """Whether a hash that somebody noted is one of the ledger's; None where nothing was asked."""
     digest = untrusted.query_text(text, 200).lower()
     if not digest:
         return None
     if not re.fullmatch(r"[0-9a-f]{64}", digest):
-        return Sought(False, "That is no hash of an entry: it has 64 digits of 0 to 9 and a to f.")
+        return HashSearch(False, "That is no hash of an entry: it has 64 digits of 0 to 9 and a to f.")
     entry = Entry.objects.visible_to(user).filter(hash=digest).first()
     if entry is None:
-        return Sought(
+        return HashSearch(
             False,
             "No entry has this hash. If it was noted from this ledger, the ledger was cut off or rewritten since.",
         )
-    return Sought(
+    return HashSearch(
         True,
         f"Entry {entry.sequence:,} of {entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC has this hash. Where the ledger "
         "is intact, nothing up to it was changed since it was noted.",

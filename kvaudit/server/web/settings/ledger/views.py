@@ -8,7 +8,7 @@ from django.shortcuts import redirect, render
 
 from kvaudit.server import clock
 from kvaudit.server.ledger import verify_job
-from kvaudit.server.web.kit import untrusted as foreign
+from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.download import download
 from kvaudit.server.web.kit.page import SignedIn, page, require
 from kvaudit.server.web.settings.ledger import page as table
@@ -33,8 +33,8 @@ def ledger(request: SignedIn) -> HttpResponse:
         "found": found,
         "rows": rows,
         "kinds": table.kinds(request.user),
-        "noted": foreign.query_text(request.GET.get("hash"), 100),
-        "sought": table.sought(request.user, request.GET.get("hash", "")),
+        "noted": untrusted.query_text(request.GET.get("hash"), 100),
+        "sought": table.search_hash(request.user, request.GET.get("hash", "")),
     }
     return render(request, "settings/ledger.html", context)
 

@@ -59,7 +59,7 @@ class BuildRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PinRow:
     slug: str
     team: str
     builds: Sequence[BuildRow]
@@ -112,7 +112,7 @@ class DeploymentPins:
         return WORDS[self.state]
 
 
-def all_rows(user: User) -> list[Row]:
+def all_rows(user: User) -> list[PinRow]:
     """Every active deployment that the user sees; four narrow queries."""
     seen = Deployment.objects.visible_to(user).active()
     names = list(seen.values_list("pk", "slug", "team__slug"))
@@ -134,7 +134,7 @@ def all_rows(user: User) -> list[Row]:
         held = pinning.in_force((*fleets, *own.get(pk, ())), pk)
         shown = build_rows(builds.get(pk, {}), held)
         states = [each.state for each in shown] + [PinState.UNREAD] * (pk in unread)
-        rows.append(Row(slug, team, shown, pinning.worst(states), pk in unread))
+        rows.append(PinRow(slug, team, shown, pinning.worst(states), pk in unread))
     return rows
 
 
@@ -166,12 +166,12 @@ def current_pins(ids: Sequence[int]) -> tuple[list[Pin], dict[int, list[Pin]]]:
     return fleets, own
 
 
-def counts(rows: Sequence[Row]) -> dict[PinState, int]:
+def counts(rows: Sequence[PinRow]) -> dict[PinState, int]:
     """How many deployments stand how; all states, worst first."""
     return {state: sum(row.state is state for row in rows) for state in PinState}
 
 
-def said(rows: Sequence[Row]) -> str:
+def pins_in_words(rows: Sequence[PinRow]) -> str:
     """``2 outside its pin, 5 no pin`` as a sentence with numbers; what is met comes last."""
     words = {
         PinState.OUTSIDE: "outside the pin",
@@ -185,7 +185,7 @@ def said(rows: Sequence[Row]) -> str:
     return f"{len(rows):,} {noun}: {', '.join(parts)}" if rows else "no deployment yet"
 
 
-def listed(rows: Sequence[Row], filters: Filters) -> listing.Page:
+def listed(rows: Sequence[PinRow], filters: Filters) -> listing.Page:
     """The page of the rows that satisfy the filters, the worst first."""
     words = filters.q.lower().split()
     kept = [

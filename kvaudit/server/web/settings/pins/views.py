@@ -36,7 +36,7 @@ def pins(request: SignedIn) -> HttpResponse:
         "section": "settings",
         "now": clock.now(),
         "held": held,
-        "said": table.said(rows),
+        "said": table.pins_in_words(rows),
         "page": table.listed(rows, filters),
         "filters": filters,
         "states": [(state.value, table.WORDS[state][1]) for state in PinState],
@@ -51,7 +51,7 @@ def pin(request: SignedIn, slug: str) -> HttpResponse:
     deployment = deployment_or_404(request.user, slug)
     shown = table.deployment_pins(deployment)
     known = table.engine_names(
-        *(each.engine for each in shown.builds), *(each.engine for each in shown.held), deployment.engine
+        *(build.engine for build in shown.builds), *(each.engine for each in shown.held), deployment.engine
     )
     engines = [name for name in known if name != "auto"]
     first = shown.builds[0].engine if shown.builds else deployment.engine

@@ -48,7 +48,7 @@ def listed(reader: User, filters: Filters, now: datetime) -> Page:
         named = Q(name__icontains=filters.q) | Q(prefix__startswith=filters.q)
         tokens = tokens.filter(named | Q(owner__username__icontains=filters.q))
     shown = keyset_page(tokens, "pk", filters, newest_first=True)
-    return replace(shown, rows=[TokenRow(each, ended(each, now)) for each in shown.rows])
+    return replace(shown, rows=[TokenRow(row, ended(row, now)) for row in shown.rows])
 
 
 def ended(token: ApiToken, now: datetime) -> str:

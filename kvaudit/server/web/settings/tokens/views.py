@@ -26,7 +26,7 @@ def tokens(request: SignedIn) -> HttpResponse:
             name=said["name"],
             scopes=said["scopes"],
             team=said["team"],
-            deployments=[each.slug for each in said["deployments"]],
+            deployments=[deployment.slug for deployment in said["deployments"]],
             expires_at=form.expires_at(),
             actor=request.user,
         )

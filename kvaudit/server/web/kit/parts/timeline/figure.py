@@ -14,19 +14,18 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits.models import Plan
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.web.kit import badges as verdict_marks
-from kvaudit.server.web.kit import times as moments
+from kvaudit.server.web.kit import badges, times
 from kvaudit.server.web.kit.figure import (
     Cell,
     Figure,
     Trace,
     Twin,
     axis,
+    hover_text,
     instant,
     layout,
     link,
     local,
-    said,
 )
 from kvaudit.server.web.kit.parts import checks
 from kvaudit.server.web.kit.parts.timeline import events, hours
@@ -108,11 +107,11 @@ COLUMNS = ("When", "Lane", "What", "Why", "See")
 
 def table_rows(found: Sequence[Mark]) -> list[list[Cell]]:
     """The marks as rows of the table."""
-    return [[moments.stamp(mark.at), mark.lane, _what(mark), mark.text, link(mark.href)] for mark in found]
+    return [[times.stamp(mark.at), mark.lane, _what(mark), mark.text, link(mark.href)] for mark in found]
 
 
 def _what(mark: Mark) -> Cell:
-    return verdict_marks.mark(mark.kind) if mark.kind in set(Verdict) else mark.kind
+    return badges.mark(mark.kind) if mark.kind in set(Verdict) else mark.kind
 
 
 def draw(deployment: Deployment, now: datetime | None = None) -> tuple[list[Trace], dict[str, Any]]:
@@ -156,7 +155,7 @@ def build(
             "type": "date",
             "range": [local(start - margin), local(now + margin)],
             "tickangle": 0,
-            "title": f"time in {said(timezone.get_current_timezone_name(), limit=60)}",
+            "title": f"time in {hover_text(timezone.get_current_timezone_name(), limit=60)}",
         },
         y={"visible": False, "range": [0, 1]},
     )
@@ -165,7 +164,7 @@ def build(
         fixedrange=True,
         side="left",
         tickvals=list(heights.values()),
-        ticktext=[said(lane, limit=30) for lane in lanes],
+        ticktext=[hover_text(lane, limit=30) for lane in lanes],
         range=[-0.7, len(lanes) - 0.3],
         zeroline=False,
         automargin=False,
@@ -244,7 +243,7 @@ def _symbols(kind: str, marks: Sequence[Mark], heights: Mapping[str, int], size:
     symbol, colour, edge = SYMBOLS.get(kind, OTHER_SYMBOL)
     return {
         "type": "scatter",
-        "name": said(kind, limit=40),
+        "name": hover_text(kind, limit=40),
         "legendgroup": kind,
         "x": [local(mark.at) for mark in marks],
         "y": [heights[mark.lane] for mark in marks],
@@ -265,4 +264,4 @@ def _symbols(kind: str, marks: Sequence[Mark], heights: Mapping[str, int], size:
 def _hover(mark: Mark) -> str:
     was = f" (was {mark.before})" if mark.before else ""
     more = "Opens what it comes from." if mark.href else ""
-    return said(f"{mark.lane}: {mark.kind}{was}", instant(mark.at), mark.text, more, limit=140)
+    return hover_text(f"{mark.lane}: {mark.kind}{was}", instant(mark.at), mark.text, more, limit=140)

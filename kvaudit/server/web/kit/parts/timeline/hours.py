@@ -16,7 +16,7 @@ from kvaudit.server.audits.models import Plan
 from kvaudit.server.audits.schedule.windows import problem, spans
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.web.kit import untrusted
-from kvaudit.server.web.kit.figure import Cell, Trace, local, said
+from kvaudit.server.web.kit.figure import Cell, Trace, hover_text, local
 from kvaudit.server.web.kit.parts import windows
 
 LANE = "hours of audits"
@@ -54,7 +54,7 @@ def hours_of(deployment: Deployment, plans: Sequence[Plan] | None = None) -> lis
     by_lines: dict[tuple[str, ...], list[Plan]] = {}
     for plan in plans:
         if plan.enabled and _any(plan.windows):
-            by_lines.setdefault(tuple(windows.line(each) for each in plan.windows), []).append(plan)
+            by_lines.setdefault(tuple(windows.line(window) for window in plan.windows), []).append(plan)
     found += [Hours(plans[0].windows, plans) for plans in by_lines.values()]
     return found[:MOST]
 
@@ -83,7 +83,7 @@ def bands(found: Sequence[Hours], start: datetime, end: datetime) -> list[Trace]
         drawn.append(
             {
                 "type": "scatter",
-                "name": said(f"{hours.name}, as declared now", limit=100),
+                "name": hover_text(f"{hours.name}, as declared now", limit=100),
                 "x": [
                     x
                     for begin, stop in open_at

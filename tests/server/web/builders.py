@@ -17,7 +17,7 @@ from kvaudit.auditor.verdict import roll_up
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits.models import CheckState, Evidence, Plan, Result, Run, RunEvidence
 from kvaudit.server.audits.state import intervals
-from kvaudit.server.audits.state.status import required_checks
+from kvaudit.server.audits.state.deployment_status import required_checks
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from tests.factories import a_deployment, a_node
 from tests.recorded import recorded
@@ -127,7 +127,7 @@ def keep(run: Run, body: bytes, source: str = "GET http://prefill-0:30000/server
     return {"kind": "response", "sha256": digest, "source": source}
 
 
-def stands(
+def a_state(
     deployment: Deployment,
     verdicts: Mapping[str, str],
     *,
@@ -259,15 +259,15 @@ def a_fleet(team: Team, count: int) -> list[Deployment]:
         )  # fmt: skip
         everything = dict.fromkeys(REQUIRED, "pass")
         if kind == 0:
-            stands(deployment, {**everything, "pool": "fail", "version": "fail"}, measures=SHORT_POOL)
+            a_state(deployment, {**everything, "pool": "fail", "version": "fail"}, measures=SHORT_POOL)
         elif kind == 1:
-            stands(deployment, {**everything, "pool": "inconclusive"}, measures={"pool_tokens": None})
+            a_state(deployment, {**everything, "pool": "inconclusive"}, measures={"pool_tokens": None})
         elif kind == 2:
-            stands(deployment, {**everything, "pool": "error"})
+            a_state(deployment, {**everything, "pool": "error"})
         elif kind == 3:
-            stands(deployment, everything, expired=True, measures=LARGE_POOL)
+            a_state(deployment, everything, expired=True, measures=LARGE_POOL)
         elif kind != 4:
-            stands(deployment, everything, measures=LARGE_POOL)
+            a_state(deployment, everything, measures=LARGE_POOL)
         made.append(deployment)
     a_plan(*made)
     return made

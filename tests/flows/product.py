@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Leases and expiries are longer than any pause of a busy machine: a flow makes them lapse itself (`House.lapse`).
+# Leases and expiries are longer than any pause of a busy machine: a flow makes them lapse itself (`Product.lapse`).
 QUICK = {
     "LEASE_SECONDS": 120,
     "HEARTBEAT_SECONDS": 0.5,
@@ -38,7 +38,7 @@ QUICK = {
 }
 
 
-class House:
+class Product:
     """Start with `open`, end with `close`. ``audit`` overrides numbers of `kvaudit.server.audits.options`."""
 
     def __init__(self, *, beat_seconds: float = 0.5, concurrency: int = 2, **audit: float) -> None:
@@ -67,7 +67,7 @@ class House:
         self.env.pop("DATABASE_OWNER_URL", None)
         self.children: dict[str, Child] = {}
 
-    def open(self) -> House:
+    def open(self) -> Product:
         self.postgres.initialise()
         self.start_database()
         self.start_broker()
@@ -107,7 +107,12 @@ class House:
             "-n",
             f"flow-{name}@%h",
         ]
-        command += ["-Q", ",".join(queues or ("passive", "active", "desk")), "-c", str(self.concurrency)]
+        command += [
+            "-Q",
+            ",".join(queues or ("passive", "active", "maintenance", "desk")),
+            "-c",
+            str(self.concurrency),
+        ]
         command += ["--without-gossip", "--without-mingle"]
         self._celery(name, command, env)
 
@@ -143,8 +148,8 @@ class House:
 
     # What is true
 
-    def furnish(self, **wanted: Any) -> dict[str, int]:
-        made: dict[str, int] = json.loads(self._python("-m", "tests.flows.furnish", json.dumps(wanted)))
+    def build(self, **wanted: Any) -> dict[str, int]:
+        made: dict[str, int] = json.loads(self._python("-m", "tests.flows.builders", json.dumps(wanted)))
         return made
 
     def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

@@ -1,6 +1,6 @@
 """Runs in a process of its own, as the application's database role: makes what a flow needs.
 
-    python -m tests.flows.furnish '{"deployments": {"glm": ["http://..."]}, "interval": 2}'
+    python -m tests.flows.builders '{"deployments": {"glm": ["http://..."]}, "interval": 2}'
 
 Prints ``{slug: deployment id}``; with ``"audit": true`` an "Audit now" of each is queued and rung.
 """

@@ -129,7 +129,7 @@ def a_result(
     return made
 
 
-def stands(result: Result, *, before: str = "") -> StateChange:
+def a_state(result: Result, *, before: str = "") -> StateChange:
     """The state and the change that the result means."""
     CheckState.objects.filter(deployment=result.deployment, check_id=result.check_id, closed_at=None).update(
         closed_at=result.observed_at
@@ -163,7 +163,7 @@ def a_leak(deployment: Deployment, **more: Any) -> Result:
     """rejection fails critically at the incident's lengths, and the state says so."""
     more.setdefault("measures", rejection_measures(leaking=LEAKING_LENGTHS))
     found = a_result(deployment, "rejection", "fail", **more)
-    stands(found)
+    a_state(found)
     return found
 
 
@@ -183,4 +183,4 @@ def the_internal_set(deployment: Deployment, *, but: str = "", **more: Any) -> N
     """canary, rejection, pool and version pass now."""
     for check in ("canary", "rejection", "pool", "version"):
         if check != but:
-            stands(a_result(deployment, check, **more))
+            a_state(a_result(deployment, check, **more))

@@ -38,7 +38,7 @@ def result(check: str, verdict: Verdict = Verdict.PASS, summary: str = "", **mor
 
 
 @dataclass
-class Actor:
+class FakeRunner:
     """The runner's understudy. ``says`` maps a check to a verdict or a Result (default: pass);
     ``facts`` is what every node answers, by slug; ``before`` is called at the start of a run."""
 
