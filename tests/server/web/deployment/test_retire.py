@@ -7,14 +7,14 @@ from kvaudit.server.accounts.sealing import seal
 from kvaudit.server.audits.models import Run
 from kvaudit.server.fleet.models import Deployment, Tenant
 from kvaudit.server.ledger.models import Entry
-from tests.server.web import scene
+from tests.server.web import builders
 
 HERE = "/d/chat-large/"
 PATH = f"{HERE}retire/"
 
 
 def test_it_asks_and_then_ends_audits_and_drops_keys(people, pair):
-    scene.stands(pair, {"pool": "pass"})
+    builders.a_state(pair, {"pool": "pass"})
     tenant = Tenant.objects.create(deployment=pair, name="audit-a")
     tenant.credential_sealed = seal("k", place_of(tenant, "credential_sealed"), frozenset())
     tenant.save()
