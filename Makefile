@@ -34,13 +34,14 @@ lint:
 	git ls-files -z 'templates/*.html' | xargs -0 $(BIN)/djade --check --target-version 5.2
 	$(BIN)/python -W "ignore:Got an error checking" manage.py makemigrations --check --dry-run --settings tests.lint_settings
 
-# The long flows: ten minutes of audits while workers, broker and database are killed, and thousands of
-# random lives of the lab's engine.
+# The long flows: ten minutes of audits while workers, broker and database are killed, thousands of random
+# lives of the lab's engine, and of states and compliance.
 soak:
 	@deploy/install.sh dev
 	@mkdir -p bench/results
 	@{ KVAUDIT_SOAK=1 $(BIN)/python -m pytest -p no:randomly -m soak tests/flows $(ARGS) \
-	  && KVAUDIT_LAB_LIVES=200 $(BIN)/python -m pytest -n 2 tests/lab/test_interleavings.py && echo "exit code 0" \
+	  && KVAUDIT_LAB_LIVES=200 $(BIN)/python -m pytest -n 2 tests/lab/test_interleavings.py \
+	  && KVAUDIT_DRAW=20 $(BIN)/python -m pytest -n 2 -m hypothesis tests/server && echo "exit code 0" \
 	  || echo "exit code $$?"; } | tee bench/results/soak.log
 	@tail -n 1 bench/results/soak.log | grep -qx 'exit code 0'
 

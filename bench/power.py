@@ -31,7 +31,7 @@ from kvaudit.auditor import checks as registry
 from kvaudit.auditor import runner
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.prober import NetworkProber, Permission, prober_for
-from kvaudit.auditor.runner import read_node
+from kvaudit.auditor.runner.reading import read_node
 from kvaudit.auditor.stats.bounds import interval, upper_bound
 from kvaudit.auditor.verdict import roll_up
 from kvaudit.lab.clock import run_virtual

@@ -24,8 +24,8 @@ def main() -> None:
     """Print one figure a line."""
     files = [ROOT / name for name in _git("ls-files", "kvaudit/*.py")]
     product = {_module(path): path for path in files if "/migrations/" not in str(path)}
-    imports = {name: set(_imports(name, path, product)) for name, path in product.items()}
-    circles = [circle for circle in _circles(imports) if len(circle) > 1]
+    imports = imports_of(product)
+    circles = circles_of(imports)
     print(f"files of the product                         {len(product)}")
     print(
         f"lines of the product                         {sum(len(_lines(path)) for path in product.values())}"
@@ -73,6 +73,16 @@ def _imports(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
         for each in wanted:
             if each in known and each != name:
                 yield each
+
+
+def imports_of(product: dict[str, Path]) -> dict[str, set[str]]:
+    """Module -> modules of the product that it imports."""
+    return {name: set(_imports(name, path, product)) for name, path in product.items()}
+
+
+def circles_of(imports: dict[str, set[str]]) -> list[list[str]]:
+    """Modules that need each other, by circle."""
+    return [circle for circle in _circles(imports) if len(circle) > 1]
 
 
 def _circles(imports: dict[str, set[str]]) -> list[list[str]]:

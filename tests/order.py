@@ -10,27 +10,38 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 SLOWEST_FIRST = (
+    "flows/test_active.py",
+    "server/ops/test_up.py",
     "flows/test_fleet.py",
     "flows/test_recovery.py",
-    "server/ops/test_up.py",
-    "flows/test_active.py",
     "browser/test_story.py",
-    "browser/test_every_address.py",
-    "browser/test_figures.py",
+    "packaging/test_installed.py",
+    "upgrade/test_upgrade.py",
+    "flows/test_drill_clock.py",
+    "server/ops/test_drill_disk.py",
     "browser/test_pages.py",
-    "browser/test_compliance_pages.py",
+    "browser/test_figures.py",
     "browser/test_settings.py",
+    "auditor/checks/test_concurrency.py",
+    "browser/test_compliance_pages.py",
+    "lab/test_matrix.py",
+    "server/incidents/test_on_the_lab.py",
     "browser/test_history.py",
+    "lab/test_interleavings.py",
     "browser/test_settings_acts.py",
     "browser/test_questions.py",
-    "server/incidents/test_on_the_lab.py",
+    "browser/test_every_address.py",
     "auditor/prober/test_probe_set.py",
-    "lab/test_matrix.py",
-    "lab/test_interleavings.py",
+    "server/checklists/test_models.py",
+    "auditor/checks/test_canary.py",
+    "browser/test_saved_views.py",
+    "browser/test_run_page.py",
+    "auditor/checks/test_prefix.py",
+    "server/ops/test_slow_clients.py",
     "lab/test_serve.py",
     "server/audits/execution/test_claims.py",
 )
-"""By the time that each takes on two quiet cores; what is not named follows in random order."""
+"""By the processor time of each, drills among them; what is not named follows in random order."""
 
 TESTS = Path(__file__).parent
 _RANKS = {TESTS / name: rank for rank, name in enumerate(SLOWEST_FIRST)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -23,6 +24,15 @@ def test_picture_shows_the_floors_of_the_contract(wing: str) -> None:
     floors = [[name.rpartition(".")[2] for name in layer.split(" | ")] for layer in layers]
     (drawn,) = re.findall(rf"subgraph {wing}\[.*?\]\n +direction TB\n +(.*)\n", PAGE)
     assert [floor.split(" & ") for floor in drawn.split(" --> ")] == floors
+
+
+def test_no_modules_need_each_other() -> None:
+    """Not even under TYPE_CHECKING or inside functions, where a circle only hides."""
+    structure = runpy.run_path(str(ROOT / "bench" / "structure.py"))
+    files = [path for path in (ROOT / "kvaudit").rglob("*.py") if "migrations" not in path.parts]
+    imports = structure["imports_of"]({structure["_module"](path): path for path in files})
+    assert len(imports) > 500
+    assert structure["circles_of"](imports) == []
 
 
 def test_paths_that_it_names_exist() -> None:

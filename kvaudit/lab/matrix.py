@@ -17,6 +17,7 @@ from kvaudit.auditor import checks as registry
 from kvaudit.auditor import runner
 from kvaudit.auditor.checks.contract import History, NodeSeen, Rules
 from kvaudit.auditor.readings import fingerprint
+from kvaudit.auditor.runner.reading import read_node
 from kvaudit.auditor.targets import Credentials, Node, Target, Tenant
 from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.lab.clock import run_virtual
@@ -119,7 +120,7 @@ def target_of(lab: InProcess, row: Expectation) -> Target:
 
 async def _history(lab: InProcess, target: Target, row: Expectation) -> History:
     """A deployment whose gate completed a while ago on the configuration that was read then."""
-    seen: list[NodeSeen] = [await runner.read_node(node) for node in target.nodes]
+    seen: list[NodeSeen] = [await read_node(node) for node in target.nodes]
     previous = {node.name: fingerprint(node.facts) for node in seen if node.facts is not None}
     for number in range(row.requests_between):
         body = {"model": target.model, "prompt": f"{number} ordinary traffic", "max_tokens": 1}

@@ -57,6 +57,7 @@ def addresses() -> dict[str, str]:
         "deployment never audited": f"/d/{fleet[4].slug}/",
         "keys": f"/d/{first.slug}/keys/",
         "session API": f"/d/{first.slug}/session/",
+        "retire": f"/d/{first.slug}/retire/",
         "run failed": f"/runs/{failed.pk}/",
         "run missed": f"/runs/{missed.pk}/",
         "run running": f"/runs/{running.pk}/",

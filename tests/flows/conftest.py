@@ -1,4 +1,4 @@
-"""One house per file; every test in it uses deployments of its own. Imports are inside: Django is not
+"""One product per file; every test in it uses deployments of its own. Imports are inside: Django is not
 set up yet when this file is loaded."""
 
 from __future__ import annotations

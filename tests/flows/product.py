@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Leases and expiries are longer than any pause of a busy machine: a flow makes them lapse itself (`House.lapse`).
+# Leases and expiries are longer than any pause of a busy machine: a flow makes them lapse itself (`Product.lapse`).
 QUICK = {
     "LEASE_SECONDS": 120,
     "HEARTBEAT_SECONDS": 0.5,

@@ -19,7 +19,7 @@ import pytest
 
 from tests.packaging.wheel import Installed
 from tests.server.ops.running import READY, free_port, status_of
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 Installer = Callable[..., Installed]
 
@@ -56,7 +56,7 @@ def a_lab(installed: Installed, *flags: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         finally:
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait(PATIENCE)
             process.stdout.close()
 
 
@@ -204,7 +204,7 @@ def test_the_server_runs_from_the_wheel(installed: Installer) -> None:
         until(
             lambda: bool(READY.search(output.read_text())) or process.poll() is not None,
             "the server to be ready",
-            240,
+            2 * PATIENCE,
             about=output.read_text,
         )
         assert process.poll() is None, output.read_text()
@@ -216,7 +216,7 @@ def test_the_server_runs_from_the_wheel(installed: Installer) -> None:
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
-        assert process.wait(90) == 0, re.sub(r"password \S+", "password ...", output.read_text())
+        assert process.wait(PATIENCE) == 0, re.sub(r"password \S+", "password ...", output.read_text())
         import shutil
 
         shutil.rmtree(folder, ignore_errors=True)

@@ -43,7 +43,7 @@ Rows = dict[str, int]
 
 
 def public_half(state: Path) -> str:
-    from kvaudit.server.ops.up import _public_half
+    from kvaudit.server.ops.own_variables import _public_half
 
     return _public_half(state / "secrets" / "seal_private_key")
 

@@ -13,6 +13,7 @@ from kvaudit.auditor.advisories.load import Advisory, AdvisorySet, shipped
 from kvaudit.auditor.advisories.match import Match, Subject, matches
 from kvaudit.auditor.advisories.pins import engine_id
 from kvaudit.auditor.advisories.versions import Build, parse_build
+from kvaudit.auditor.engines import RECOGNISABLE
 from kvaudit.auditor.text.quoting import nearest, quoted
 from kvaudit.auditor.verdict import Verdict
 
@@ -49,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     listing = actions.add_parser("list", help="all shipped advisories")
     matching = actions.add_parser("match", help="which advisories apply to a version")
     for each in (listing, matching):
-        each.add_argument("--engine", default="", help="sglang, vllm, trtllm, lmcache, ...")
+        each.add_argument("--engine", default="", help=f"{', '.join(RECOGNISABLE)}, lmcache, ...")
         each.add_argument("--json", action="store_true", help="print JSON")
     matching.add_argument("--version", default="", help="as the engine or its image tag says it")
     matching.add_argument(
@@ -78,8 +79,10 @@ def _list(given: argparse.Namespace) -> int:
         )
         return 0
     for advisory in chosen:
-        builds = f"{advisory.engine} {advisory.affected or '(range unknown)'}"
-        _write(f"{advisory.id}  {advisory.severity:8}  {builds}: {advisory.title}")
+        _write(
+            f"{advisory.id}  {advisory.severity:8}  {advisory.engine} "
+            f"{advisory.affected or '(range unknown)'}: {advisory.title}"
+        )
     _write(f"{len(chosen)} advisories, set {known.version}")
     return 0
 

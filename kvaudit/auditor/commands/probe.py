@@ -13,6 +13,7 @@ from kvaudit.auditor.checks import ACTIVE, CHECKS, MODULES, PASSIVE, no_such
 from kvaudit.auditor.checks.contract import NodeSeen
 from kvaudit.auditor.commands import arguments as flags
 from kvaudit.auditor.commands.target_arguments import chosen
+from kvaudit.auditor.runner.reading import read_node
 from kvaudit.auditor.targets import Target
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -163,7 +164,7 @@ async def _dry_run(
 
     rows: list[dict[str, Any]] = []
     for target in targets:
-        seen = [await runner.read_node(node) for node in target.nodes]
+        seen = [await read_node(node) for node in target.nodes]
         try:
             prober = await prober_for(target, seen, permission or Permission())
         except CannotAsk as problem:

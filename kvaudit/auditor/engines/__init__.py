@@ -37,6 +37,11 @@ RECOGNISABLE = tuple(engine.id for engine in ENGINES.values() if not engine.by_p
 ALIASES: Mapping[str, str] = {alias: engine.id for engine in ENGINES.values() for alias in engine.aliases}
 """Other spellings of engine names -> the engine's id."""
 
+CACHED_TOKENS_FLAGS: Mapping[str, str] = {
+    engine.title: engine.cached_tokens_flag for engine in ENGINES.values() if engine.cached_tokens_flag
+}
+"""Title of an engine -> the flag with which it reports cached tokens."""
+
 
 def describe(engine_id: str) -> Engine:
     """The descriptor. Of an engine that this release does not know, one that says nothing of it."""

@@ -51,6 +51,8 @@ class Engine:
 
     input_margin: int | None = None
     """Tokens that it keeps back from min(context, pool) in its own input limit; None where no such formula is known."""
+    cached_tokens_flag: str = ""
+    """The flag with which it reports cached tokens in its usage block; "" where it needs none, or cannot."""
     connectors_since: Mapping[str, str] = field(default_factory=dict)
     """Connector -> the release from which a configured one registers metrics: where none are, it is not there."""
     features_since: Mapping[str, str] = field(default_factory=dict)

@@ -6,16 +6,15 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import orjson
 
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode
 from kvaudit.auditor.prober import health
-from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, Seal, longest_text, outcome_of
+from kvaudit.auditor.prober.hearing import hear
+from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, Seal, outcome_of
 from kvaudit.auditor.prober.silence import Pulse, Watch, Wedge, until_stopped
 from kvaudit.auditor.prober.spending import TokenUsage, refuse_without_consent
+from kvaudit.auditor.prober.tokenizing import ATTEMPTS, RETRY_PAUSE, TOKENIZER_SECONDS, NoTokenizer, token_ids
 from kvaudit.auditor.prober.wire import Wire
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker, seeded
@@ -24,20 +23,14 @@ from kvaudit.auditor.text.spelling import Prompt, Spelling, counted
 from kvaudit.auditor.transport import Limits as WireLimits
 from kvaudit.auditor.transport import TransportError
 
-TOKENIZER_SECONDS = 20.0
 CALIBRATION_SECONDS = 30.0
 ANSWER_SECONDS = 330.0
 """For one answer: above the 300 s that SGLang 0.5.20's decode waits before it fails (checks.md 3)."""
 
 UNKNOWN_REPLICA = "one unknown replica behind the entry"
-ATTEMPTS = 3
-"""Of a short request or a tokenizer call that failed for a reason that may pass."""
-
-RETRY_PAUSE = 1.0
 CALIBRATION = (256, 384)
 """Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
 
-_LATE = ("DeadlineExceeded", "SilentServer", "ConnectTimedOut")
 _MAY_HAVE_RUN = (
     Outcome.ANSWERED,
     Outcome.EMPTY,
@@ -57,10 +50,6 @@ class CannotAsk(Exception):
     def __init__(self, reason: str, *, denied: bool = False, needs: str = "") -> None:
         super().__init__(reason)
         self.denied, self.needs = denied, needs
-
-
-class NoTokenizer(ValueError):
-    """No tokenizer endpoint answered."""
 
 
 @dataclass(slots=True)
@@ -250,27 +239,8 @@ class NetworkProber:
         if call is None:
             raise ValueError("this engine has no tokenizer endpoint")
         self._refuse_when_over()
-        last = ""
-        for attempt in range(ATTEMPTS):
-            may_pass = False
-            for wire in (self.wires[tenant], *self.node_wires):
-                try:
-                    asking = wire.request(
-                        "POST", call.path, content=call.body, limits=WireLimits(total=TOKENIZER_SECONDS)
-                    )
-                    answer = await until_stopped(asking, self.stopped)
-                except TransportError as problem:
-                    last, may_pass = str(problem), True
-                    continue
-                found = self.dialect.token_ids(_json(answer.body)) if answer.status == 200 else None
-                if found is not None:
-                    return found
-                last = f"the tokenizer endpoint answered {answer.status}"
-                may_pass |= answer.status in (200, 429) or answer.status >= 500
-            if not may_pass or attempt == ATTEMPTS - 1:
-                break
-            await self.sleep(RETRY_PAUSE)
-        raise NoTokenizer(f"no tokenizer: {last}")
+        wires = (self.wires[tenant], *self.node_wires)
+        return await token_ids(call, self.dialect, wires, stopped=self.stopped, sleep=self.sleep)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -324,56 +294,21 @@ class NetworkProber:
         assert self.mode is not None
         call = self.dialect.call(self.mode, prompt, wish)
         scribe = ReplyRecorder(self.dialect, self.mode.value, self._key, self.seal)
-        said, status, first, complete, problem = ReplyText(), 0, None, False, ""
-        outcome: Outcome | None = None
         began = self.now()
-        limits = WireLimits(total=seconds, read=seconds)
-        most = longest_text(wish.max_tokens)
-        try:
-            async with (
-                asyncio.timeout(cancel_after),
-                self.wires[tenant].stream("POST", call.path, content=call.body, limits=limits) as answer,
-            ):
-                status, pulse.heard = answer.status, self.now()
-                if answer.is_event_stream:
-                    word = self.dialect.next_text
-                    async for event in answer.events():
-                        pulse.heard = self.now()
-                        payload = event.json()
-                        if payload is None:
-                            if event.done:
-                                break
-                            said.add_garbled(event.error)
-                            continue
-                        text = word(payload, said.model, said.build)
-                        if text is None:
-                            piece = self.dialect.parse(payload)
-                            said.add(piece)
-                            text = piece.text
-                        elif text:
-                            said.parts.append(text)
-                            said.length += len(text)
-                        if first is None and text:
-                            first = event.seconds
-                        if said.length > most:
-                            break
-                    complete = answer.done
-                else:
-                    document = _json((await answer.read()).body)
-                    said.add(self.dialect.parse(document))
-                    complete = isinstance(document, dict)
-                    said.garbled = not complete
-        except TimeoutError:
-            outcome = Outcome.CANCELLED
-        except TransportError as failure:
-            outcome = Outcome.TIMED_OUT if type(failure).__name__ in _LATE else Outcome.BROKEN
-            problem = str(failure)
-        if outcome is None and said.length > most:
-            outcome = Outcome.BROKEN
-            problem = f"The answer is longer than {most:,} characters where {wish.max_tokens} tokens were asked for."
+        heard = await hear(
+            self.wires[tenant],
+            call,
+            self.dialect,
+            seconds=seconds,
+            cancel_after=cancel_after,
+            max_tokens=wish.max_tokens,
+            pulse=pulse,
+            now=self.now,
+        )
+        outcome = heard.outcome
         if outcome is None:
-            outcome = outcome_of(status, said, complete, self.dialect, prompt, wish)
-            if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(said):
+            outcome = outcome_of(heard.status, heard.said, heard.complete, self.dialect, prompt, wish)
+            if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(heard.said):
                 outcome = Outcome.STRANGER
         return scribe.reply(
             outcome,
@@ -381,11 +316,11 @@ class NetworkProber:
             call=call,
             prompt=prompt,
             wish=wish,
-            status=status,
-            said=said,
-            first=first,
+            status=heard.status,
+            said=heard.said,
+            first=heard.first,
             seconds=self.now() - began,
-            problem=problem,
+            problem=heard.problem,
         )
 
     def _stranger(self, text: ReplyText) -> bool:
@@ -438,10 +373,3 @@ class NetworkProber:
         marker = draw_marker(self.draw)
         nonce = draw_nonce(self.draw, without=marker.words)
         return await self.framed(marker, CALIBRATION[0], nonce.question, tenant=tenant)
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return None

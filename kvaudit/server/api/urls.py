@@ -25,7 +25,8 @@ from kvaudit.server.api.schemas import (
     GateReason,
     Problem,
 )
-from kvaudit.server.audits.state.status import DeploymentStatus, status_of, statuses
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
+from kvaudit.server.audits.state.status import status_of, statuses
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate
 

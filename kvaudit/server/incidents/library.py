@@ -20,7 +20,8 @@ from kvaudit.server.accounts.access import can_somewhere
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import Result
 from kvaudit.server.audits.state.bulk_reads import among
-from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus, statuses
+from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
+from kvaudit.server.audits.state.status import statuses
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents.document import Document, parse, parse_yaml
 from kvaudit.server.incidents.models import LibraryEntry

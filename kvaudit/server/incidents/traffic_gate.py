@@ -19,8 +19,9 @@ from kvaudit.auditor.checks.contract import History
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict, roll_up
 from kvaudit.server.audits.models import CheckState
 from kvaudit.server.audits.state import record_check
+from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
 from kvaudit.server.audits.state.history import history_for
-from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus, status_of
+from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents.models import Quarantine
 from kvaudit.server.incidents.record_check import unreleased

@@ -14,11 +14,8 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-from nacl.encoding import URLSafeBase64Encoder
-from nacl.public import PrivateKey
 
 from kvaudit.server.disk import NO_ROOM
 from kvaudit.server.ops import launch as launching
@@ -36,6 +33,7 @@ from kvaudit.server.ops.environment import Environment, EnvironmentFault
 from kvaudit.server.ops.evidence_expiry import Retaining
 from kvaudit.server.ops.launch import Launch, child_environment
 from kvaudit.server.ops.one_shot import manage
+from kvaudit.server.ops.own_variables import own_variables, private_half
 from kvaudit.server.ops.process import Child, follow_parent
 from kvaudit.server.ops.progress import Progress
 from kvaudit.server.ops.ready import answers, refusal
@@ -45,8 +43,6 @@ from kvaudit.server.ops.supervisor import StartFault, Stopped, Supervisor
 
 WAITING = 2048
 """Connections that wait until the web takes them, as many as gunicorn would let wait."""
-TYPED_BESIDE = ("EGRESS_ALLOW", "EGRESS_DENY", "KVAUDIT_TLS_FOLDER")
-"""What commands typed beside the product must know as well: an import says what its addresses and files lack."""
 
 
 class UpFault(RuntimeError):
@@ -106,8 +102,8 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
         if left:
             progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
         launch = Launch(state, options.host, port, {}, options.concurrency, listen(options.host, port))
-        left_out = [extra for extra in ADDONS if extra.name in without]
-        _start_everything(supervisor, launch, [extra for extra in ADDONS if extra.name not in without])
+        left_out = [addon for addon in ADDONS if addon.name in without]
+        _start_everything(supervisor, launch, [addon for addon in ADDONS if addon.name not in without])
         retaining = Retaining(launch, progress)
 
         def also() -> None:
@@ -139,13 +135,13 @@ def _disks(state: State) -> list[Path]:
 def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Addon]) -> None:
     progress = supervisor.progress
     composed = _start_servers(supervisor, launch.state)
-    composed |= _own_variables(launch, composed)
+    composed |= own_variables(launch, composed)
     owner_side = {**os.environ, **composed}
     launch.env = child_environment(composed)
     launch.retention_url = Environment(owner_side).text("DATABASE_RETENTION_URL")
     if not launch.retention_url:
         progress.say("old evidence is kept for good: DATABASE_RETENTION_URL names no role that may drop it")
-    launch.for_web = _private_half(launch.state)
+    launch.for_web = private_half(launch.state)
     request_file(launch).unlink(missing_ok=True)
     lab_ports_file(launch).unlink(missing_ok=True)
     if len(extras) < len(ADDONS):
@@ -220,55 +216,6 @@ def _server_child(server: Postgres | Valkey, state: State) -> Child:
         log_path=state.logs / f"{server.name}.log",
         tier=launching.SERVERS,
     )
-
-
-def _own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
-    """What one machine need not be told: secrets made here, hosts and URLs that follow from the port."""
-    environment = Environment(os.environ)
-    wanted: dict[str, Callable[[], str]] = {
-        "SECRET_KEY": lambda: str(launch.state.secret("secret_key")),
-        "ENCRYPTION_KEY": lambda: str(launch.state.secret("encryption_key")),
-    }
-    own = {
-        f"{name}_FILE": make()
-        for name, make in wanted.items()
-        if not environment.text(name)
-        and not (name == "ENCRYPTION_KEY" and environment.text("ENCRYPTION_KEYS"))
-    }
-    if not environment.text("SEAL_PUBLIC_KEY"):
-        own["SEAL_PUBLIC_KEY"] = _public_half(launch.state.secret("seal_private_key"))
-    hosts = ["127.0.0.1", "localhost", "[::1]"]
-    if launch.host not in {*hosts, "0.0.0.0", "::", "::1"}:  # noqa: S104 - compared, not bound
-        hosts.append(launch.host)
-    defaults = {
-        "ALLOWED_HOSTS": ",".join(hosts),
-        "KVAUDIT_BASE_URL": launch.url,
-        "STATIC_ROOT": str(launch.state.static),
-        "STATE_FOLDER": str(launch.state.folder),
-    }
-    own |= {name: value for name, value in defaults.items() if not environment.text(name)}
-    own |= {"DJANGO_SETTINGS_MODULE": "kvaudit.settings", "PYTHONUNBUFFERED": "1"}
-    own |= {"KVAUDIT_HOST": launch.host, "KVAUDIT_PORT": str(launch.port)}
-    own |= {"EGRESS_LAB_FILE": str(lab_ports_file(launch))}
-    own |= {name: os.environ[name] for name in TYPED_BESIDE if os.environ.get(name)}
-    environment.finish()
-    return own
-
-
-def _private_half(state: State) -> dict[str, str]:
-    """The variable that lets the web open sealed text: the operator's, else that of the pair made here. An
-    operator who gave a public key alone opens what it sealed elsewhere."""
-    names = ("SEAL_PRIVATE_KEY", "SEAL_PRIVATE_KEY_FILE")
-    given = {name: os.environ[name] for name in names if os.environ.get(name)}
-    if given or Environment(os.environ).text("SEAL_PUBLIC_KEY"):
-        return given
-    return {"SEAL_PRIVATE_KEY_FILE": str(state.secret("seal_private_key"))}
-
-
-def _public_half(private_key: Path) -> str:
-    """What seals generated text so that only the holder of ``private_key`` can open it."""
-    key = PrivateKey(private_key.read_bytes().strip(), URLSafeBase64Encoder)
-    return key.public_key.encode(URLSafeBase64Encoder).decode("ascii")
 
 
 def _initialise(supervisor: Supervisor, state: State, env: dict[str, str]) -> str:

@@ -11,7 +11,7 @@ from kvaudit.auditor.checks.contract import Audit, History, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage, prober_for
-from kvaudit.auditor.runner import read_node
+from kvaudit.auditor.runner.reading import read_node
 from kvaudit.auditor.targets import Credentials, Node, Target, Tenant
 from kvaudit.auditor.verdict import Result
 from kvaudit.lab.clock import run_virtual

@@ -68,6 +68,11 @@ def test_verdicts(seen: AccountingSeen, verdict: Verdict, said: str) -> None:
     assert "clears no other check" in result.does_not_prove
 
 
+def test_the_flags_that_show_cached_tokens_are_named_by_engine() -> None:
+    advice = judged("accounting", account({"cached_tokens": None})).next
+    assert advice == "Start SGLang with --enable-cache-report, vLLM with --enable-prompt-tokens-details."
+
+
 @pytest.mark.parametrize(
     ("added", "page", "read", "allowed"),
     [

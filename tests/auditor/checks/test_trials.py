@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.checks.trials import (
-    denied,
     distinct_evidence,
     harmed,
     idle,
+    key_refused,
     nonce_in,
+    nothing_learnt,
     pool_use,
+    result_builder,
     trial,
     unaskable,
     void_share,
@@ -105,8 +108,16 @@ def test_voids_are_counted_and_said_and_what_we_cancelled_is_neither() -> None:
 
 
 def test_a_refused_key_is_found() -> None:
-    assert denied([seen_as("x", 9), seen_as("x", 9, DENIED)]) is not None
-    assert denied([seen_as("x", 9)]) is None
+    assert f"the key of tenant {A} (401)" in key_refused([seen_as("x", 9), seen_as("x", 9, DENIED)])
+    assert key_refused([seen_as("x", 9)]) == ""
+
+
+def test_a_decoy_in_an_answer_is_our_own_fault_and_comes_before_a_refused_key() -> None:
+    result = result_builder("canary", {}, "Anything.", [])
+    met = nothing_learnt(result, [seen_as("x", 9, DENIED)], [SimpleNamespace(decoy=True)])
+    assert met is not None
+    assert (met.verdict, "never sent to anybody" in met.summary) == (Verdict.ERROR, True)
+    assert nothing_learnt(result, [seen_as("x", 9)], [SimpleNamespace(decoy=False)]) is None
 
 
 def test_a_trial_keeps_no_text() -> None:

@@ -22,6 +22,7 @@ from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.matrix import Matrix
 from kvaudit.server.checklists.models import Assessed, Attestation, OwnItem, Waiver
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
+from tests.drawn import cases
 from tests.factories import a_deployment, a_node, a_team
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.server.web import builders
@@ -292,7 +293,7 @@ class Story(TestCase):
 
     MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
 
-    @hypothesis_settings(max_examples=60, deadline=None)
+    @hypothesis_settings(max_examples=cases(15), deadline=None)
     @given(
         st.lists(
             st.tuples(

@@ -28,8 +28,9 @@ def application(environ: dict[str, Any], start_response: Any) -> Any:
         start_response("200 OK", [("Content-Type", "text/plain")])
         return (b"x" * 100_000 for _ in range(400))
     if path == "/page":
-        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3000000")])
-        return [b"x" * 3_000_000]
+        size = int(environ["QUERY_STRING"] or 3_000_000)
+        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(size))])
+        return [b"x" * size]
     if path == "/wait":
         while not os.path.exists(environ["QUERY_STRING"]):
             time.sleep(0.01)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.drills import fill, small_disk
 from tests.server.ops.running import Up, free_port, status_of
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.drill
 
@@ -53,14 +53,14 @@ def test_a_full_disk_ends_nothing_for_good(tmp_path, notes_too):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(before[name], signal.SIGKILL)
             if not notes_too:
-                until(lambda: "is full" in up.said(), "it says that the disk is full", 60)
+                until(lambda: "is full" in up.said(), "it says that the disk is full")
                 until(lambda: up.said().count("starting it again") > 6, "it goes on trying", 120)
             deadline = time.monotonic() + 5  # nothing to wait for: it must simply not end
             while time.monotonic() < deadline:
                 assert up.process.poll() is None, up.said()
                 time.sleep(0.1)
             filler.unlink()
-            until(lambda: status_of(f"{up.url}/readyz") == 200, "it recovers alone", 180)
+            until(lambda: status_of(f"{up.url}/readyz") == 200, "it recovers alone", 2 * PATIENCE)
             if not notes_too:
                 assert "has room again" in up.said()
             until(lambda: set(up.groups()) == set(before), "every part runs again", 120)

@@ -13,13 +13,13 @@ import pytest
 
 from kvaudit.server.ops.process import Child, catches_interrupt, spawn
 from tests.server.ops.running import members
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes through /proc")
 PYTHON = sys.executable
 
 
-def child(tmp_path: Path, code: str, grace: float = 5.0) -> Child:
+def child(tmp_path: Path, code: str, grace: float = PATIENCE) -> Child:
     log = tmp_path / "child.log"
 
     def start() -> subprocess.Popen[bytes]:

@@ -32,7 +32,7 @@ def child(tmp_path: Path, name: str, code: str, tier: int = 0) -> Child:
         with log.open("ab") as output:
             return spawn([sys.executable, "-c", code], env={"PATH": os.environ["PATH"]}, log=output)
 
-    return Child(name, start, tier=tier, log_path=log, grace=5)
+    return Child(name, start, tier=tier, log_path=log, grace=PATIENCE)
 
 
 def test_higher_tiers_stop_first(

@@ -295,7 +295,7 @@ def test_a_port_that_is_none_is_a_sentence(start: Start, port: str) -> None:
 def test_of_two_starts_on_one_port_in_one_moment_one_is_refused_at_once(start: Start) -> None:
     port = free_port()
     both = [start(new_state(), port), start(new_state(), port)]
-    until(lambda: any(up.process.poll() is not None for up in both), "one of them ends", 60)
+    until(lambda: any(up.process.poll() is not None for up in both), "one of them ends")
     refused, other = sorted(both, key=lambda up: up.process.poll() is None)
     assert refused.ended() == 3
     assert f"Port {port} on 127.0.0.1 is taken" in refused.said()

@@ -17,7 +17,7 @@ from kvaudit.auditor.verdict import roll_up
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits.models import CheckState, Evidence, Plan, Result, Run, RunEvidence
 from kvaudit.server.audits.state import intervals
-from kvaudit.server.audits.state.status import required_checks
+from kvaudit.server.audits.state.deployment_status import required_checks
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from tests.factories import a_deployment, a_node
 from tests.recorded import recorded

@@ -103,6 +103,7 @@ NONE_OF_OURS = ("0", "9223372036854775808", "9" * 60)
 READ = (
     "/runs/{}/", "/incidents/{}/", "/settings/users/{}/", "/waivers/{}/", "/attestations/{}/",
     "/settings/channels/{}/", "/history/exports/{}/", "/runs/{}/progress/", "/incidents/{}/document/",
+    "/d/chat-large/exposure/imports/{}/", "/d/chat-large/exposure/logs/{}/csv/",
 )  # fmt: skip
 POSTED = (
     "/settings/tokens/{}/revoke/",

@@ -24,6 +24,7 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
+from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
 from kvaudit.auditor.text.markers import draw_marker
 from kvaudit.auditor.text.prompts import draw_leads, draw_nonce
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
@@ -169,10 +170,11 @@ def _judge(seen: AccountingSeen) -> Result:
             "Have it send a usage block.",
         )
     if unreported:
+        flags = [f"{engine} with {flag}" for engine, flag in CACHED_TOKENS_FLAGS.items()]
         return result(
             Verdict.INCONCLUSIVE,
             f"All {len(answered)} prompts were counted right, but cached tokens are not reported: unknown is not zero.",
-            "Start SGLang with --enable-cache-report, vLLM with --enable-prompt-tokens-details.",
+            f"Start {', '.join(flags)}.",
         )
     return result(
         Verdict.PASS,

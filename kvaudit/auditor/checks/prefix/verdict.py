@@ -16,6 +16,7 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
+from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ALPHA = 5e-7  # per look, two looks
@@ -143,7 +144,7 @@ def judge_prefix(seen: PrefixSeen) -> Result:
         return result(
             Verdict.INCONCLUSIVE,
             f"The cache cannot be seen: {why}, and no time shows it. Silence across tenants means nothing then.",
-            "Report cached tokens (--enable-cache-report, --enable-prompt-tokens-details), or attest that it is off.",
+            f"Report cached tokens ({', '.join(CACHED_TOKENS_FLAGS.values())}), or attest that it is off.",
         )
     if _over(seen, "cross") or _over(seen, "tier cross"):
         return result(

@@ -8,6 +8,7 @@ ENGINE = Engine(
     id="vllm",
     title="vLLM",
     order=2,
+    cached_tokens_flag="--enable-prompt-tokens-details",
     connectors_since={"nixl": "0.11.2"},
     features_since={
         "kv_cache_usage_perc": "0.9.0",

@@ -18,9 +18,9 @@ from kvaudit.server.audits.models import CheckState, Kind, Overdue, Run, RunStat
 from kvaudit.server.audits.schedule import windows
 from kvaudit.server.audits.schedule.defaults import missing_for
 from kvaudit.server.audits.schedule.plans import period_of
+from kvaudit.server.audits.state.deployment_status import GATE
 from kvaudit.server.audits.state.history import histories
 from kvaudit.server.audits.state.intervals import expire_for
-from kvaudit.server.audits.state.status import GATE
 from kvaudit.server.fleet.models import SUSPENDER, Deployment, FingerprintChange, Pause
 
 PASSIVE_PATIENCE = timedelta(hours=1)

@@ -13,7 +13,7 @@ from kvaudit.auditor.readings import Fingerprint
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.audits.models import CheckState
-from kvaudit.server.audits.state.status import GATE
+from kvaudit.server.audits.state.deployment_status import GATE
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, NodeSnapshot
 
 

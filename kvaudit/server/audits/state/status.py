@@ -5,191 +5,22 @@ A fixed number of queries for any number of deployments.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from functools import cached_property
-from typing import NamedTuple
 
 from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict, roll_up
 from kvaudit.server import clock
 from kvaudit.server.audits.models import CheckState, Overdue, Plan, Planned
-from kvaudit.server.audits.state.bulk_reads import Micros, among, micros
-from kvaudit.server.audits.state.bulk_reads import when as moment_of
-
-GATE = checks.where("gate")
-"""The gate set of checklist item 5 (checks.md 10)."""
-
-ALWAYS_REQUIRED = checks.where("required")
-"""What checklist items 1-5 rest on, where this build has the check; plans add to it."""
-
-ONLY_PLANNED = frozenset(checks.where("planned_only"))
-"""A fail of these counts where a plan runs them; of any other check it counts whoever asked (checks.md, Verdicts:
-any fail is a fail). Without that a leak that somebody found by hand would leave the deployment a pass; so would
-an inconclusive test after it."""
-
-
-def required_checks(planned: Iterable[str] = ()) -> tuple[str, ...]:
-    """Checks without which a deployment cannot be *pass*, in the order of `checks.MODULES`."""
-    wanted = {*ALWAYS_REQUIRED, *planned}
-    return tuple(check for check in checks.MODULES if check in wanted)
-
-
-class CheckNow(NamedTuple):
-    """One check of one deployment at a moment.
-
-    ``verdict`` is what counts: *inconclusive* when the check is missing or expired, whatever
-    ``said`` (its last verdict, None when it never ran).
-    """
-
-    check: str
-    verdict: Verdict
-    said: Verdict | None = None
-    warn: bool = False
-    severity: str = ""
-    summary: str = "never ran"
-    since: datetime | None = None
-    last_confirmed: datetime | None = None
-    expires_at: datetime | None = None
-    expired_by: str = ""  # "" while it holds; "age" or what expired it, for instance "capacity change"
-    run_id: int | None = None
-    result_id: int | None = None
-    node_id: int | None = None
-    required: bool = True
-    counts: bool = True  # in the roll-up: required, or `counts_unrequired` without being so
-
-    @property
-    def missing(self) -> bool:
-        return self.said is None
-
-    @property
-    def expired(self) -> bool:
-        return bool(self.expired_by)
-
-
-class _State(NamedTuple):
-    """An open interval, as it is read: columns of `CheckState`. Times are microseconds (`narrow.micros`)."""
-
-    deployment_id: int
-    node_id: int | None
-    check: str
-    verdict: str
-    warn: bool
-    severity: str
-    summary: str
-    since: int
-    last_confirmed: int
-    expires_at: int
-    expired_by: str
-    run_id: int | None
-    result_id: int | None
-
-
-_FIELDS = (
-    "deployment_id", "node_id", "check_id", "verdict", "warn", "severity", "summary", Micros("since"),
-    Micros("last_confirmed"), Micros("expires_at"), "expired_by", "run_id", "result_id",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class DeploymentStatus:
-    """The roll-up of one deployment. What stands behind it is made when somebody looks: a page rolls up a
-    fleet and shows few of its deployments."""
-
-    moment: datetime
-    verdict: Verdict
-    warn: bool
-    required: Sequence[str]
-    states: Sequence[_State]
-    overdue_since: datetime | None = None
-    plans: Sequence[Plan] = ()  # the enabled ones that select it
-    unrefuted: Collection[str] = ()  # beyond `ALWAYS_REQUIRED`: failed, and have learnt nothing since
-
-    @cached_property
-    def checks(self) -> Mapping[str, CheckNow]:
-        """Required and other checks that ever ran, in the order of `checks.MODULES`."""
-        whole = {state.check: state for state in self.states if state.node_id is None}
-        at = micros(self.moment)
-        shown: dict[str, CheckNow] = {}
-        for check in checks.MODULES:
-            if check in whole:
-                required = check in self.required
-                counts = required or counts_unrequired(check, whole[check].verdict, self.unrefuted)
-                shown[check] = _now(whole[check], at, required=required, counts=counts)
-            elif check in self.required:
-                shown[check] = CheckNow(check, Verdict.INCONCLUSIVE)
-        return shown
-
-    @cached_property
-    def nodes(self) -> Sequence[CheckNow]:
-        """States that belong to a single node."""
-        at = micros(self.moment)
-        return [_now(state, at, required=True) for state in self.states if state.node_id is not None]
-
-    @property
-    def said(self) -> frozenset[tuple[str, str, bool]]:
-        """(check, its verdict, whether that has expired), without when: much of a fleet says the same."""
-        at = micros(self.moment)
-        return frozenset(
-            (state.check, state.verdict, state.expires_at <= at)
-            for state in self.states
-            if state.node_id is None
-        )
-
-    @property
-    def planned(self) -> frozenset[str]:
-        """Checks that some enabled plan runs."""
-        return frozenset(check for plan in self.plans for check in plan.checks)
-
-    @property
-    def next_due(self) -> datetime | None:
-        """When the next of its plans is due."""
-        return min((plan.next_due for plan in self.plans if plan.next_due), default=None)
-
-    def result_of(self, check: str) -> int | None:
-        """The result that its state of the check rests on."""
-        return next((s.result_id for s in self.states if s.check == check and s.node_id is None), None)
-
-    @property
-    def confirmed(self) -> datetime | None:
-        """The last time that any check of this build concluded anything about the whole deployment."""
-        times = [
-            state.last_confirmed
-            for state in self.states
-            if state.node_id is None and state.check in checks.MODULES
-        ]
-        return moment_of(max(times)) if times else None
-
-    @property
-    def missing(self) -> list[str]:
-        return [name for name, now in self.checks.items() if now.required and now.missing]
-
-    @property
-    def expired(self) -> list[str]:
-        return [name for name, now in self.checks.items() if now.counts and now.expired]
-
-    @property
-    def unrefuted_checks(self) -> list[str]:
-        """Of the checks that count: those that failed, and whose later tests could not be done."""
-        return [name for name, now in self.checks.items() if now.counts and name in self.unrefuted]
-
-    @property
-    def failing(self) -> list[CheckNow]:
-        """What makes it *fail*: checks of the whole deployment, then of single nodes."""
-        every = (*self.checks.values(), *self.nodes)
-        return [now for now in every if now.counts and now.verdict is Verdict.FAIL]
-
-    @property
-    def since(self) -> datetime | None:
-        """Since when the checks that decide the verdict have said so; None when one never ran."""
-        every = (*self.checks.values(), *self.nodes)
-        deciding = [now for now in every if now.counts and now.verdict == self.verdict]
-        moments = [now.since for now in deciding]
-        if not moments or any(moment is None for moment in moments):
-            return None
-        known = [moment for moment in moments if moment is not None]
-        return max(known) if self.verdict is Verdict.PASS else min(known)
+from kvaudit.server.audits.state.bulk_reads import among, micros
+from kvaudit.server.audits.state.deployment_status import (
+    ALWAYS_REQUIRED,
+    STATE_COLUMNS,
+    DeploymentStatus,
+    StateRow,
+    counts_unrequired,
+    required_checks,
+)
 
 
 def statuses(
@@ -203,11 +34,11 @@ def statuses(
     wanted = list(deployments)
     when = clock.now() if moment is None else moment
     plans = plans_of(wanted, moment=moment)
-    by_deployment: dict[int, list[_State]] = {deployment.pk: [] for deployment in wanted}
+    by_deployment: dict[int, list[StateRow]] = {deployment.pk: [] for deployment in wanted}
     # Rows, not model instances: a fleet of a thousand has ten thousand of them, twice as fast to read.
     states = CheckState.objects.as_of(moment).filter(among("deployment_id", by_deployment))
     doubtful: set[int] = set()
-    for state in map(_State._make, states.values_list(*_FIELDS)):
+    for state in map(StateRow._make, states.values_list(*STATE_COLUMNS)):
         by_deployment[state.deployment_id].append(state)
         if state.verdict not in _CONCLUDED and state.check not in ALWAYS_REQUIRED:
             doubtful.add(state.deployment_id)
@@ -271,19 +102,13 @@ def _unrefuted(deployments: Collection[int], moment: datetime | None) -> dict[in
     return found
 
 
-def counts_unrequired(check: str, said: str, unrefuted: Collection[str]) -> bool:
-    """Whether a check that nobody requires counts all the same: it fails, or it failed and nothing since has taken
-    that back."""
-    return check not in ONLY_PLANNED and (said == Verdict.FAIL or check in unrefuted)
-
-
 _CONCLUDED = frozenset({Verdict.PASS.value, Verdict.FAIL.value})
 _VERDICTS = {verdict.value: verdict for verdict in Verdict}
 
 
 def _status(
     when: datetime,
-    states: Sequence[_State],
+    states: Sequence[StateRow],
     required: Sequence[str],
     overdue_since: datetime | None,
     plans: Sequence[Plan],
@@ -315,26 +140,4 @@ def _status(
         overdue_since=overdue_since,
         plans=plans,
         unrefuted=unrefuted,
-    )
-
-
-def _now(state: _State, at: int, *, required: bool, counts: bool = True) -> CheckNow:
-    expired = state.expires_at <= at
-    said = Verdict.parse(state.verdict)
-    return CheckNow(
-        check=state.check,
-        verdict=Verdict.INCONCLUSIVE if expired else said,
-        said=said,
-        warn=state.warn,
-        severity=state.severity,
-        summary=state.summary,
-        since=moment_of(state.since),
-        last_confirmed=moment_of(state.last_confirmed),
-        expires_at=moment_of(state.expires_at),
-        expired_by=(state.expired_by or "age") if expired else "",
-        run_id=state.run_id,
-        result_id=state.result_id,
-        node_id=state.node_id,
-        required=required,
-        counts=counts,
     )

@@ -6,6 +6,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from kvaudit.auditor.transport import Limits, TransportError, egress, origin_of, parse_base_url
@@ -26,6 +27,9 @@ class Post:
 class PostedKind(Kind):
     """What a kind that posts adds is the body and its headers."""
 
+    whose: ClassVar[str] = "channel's"
+    """For sentences about its address."""
+
     @abstractmethod
     def post(self, letter: Letter) -> Post:
         """What is sent to the letter's address."""
@@ -37,9 +41,9 @@ class PostedKind(Kind):
         try:
             base = parse_base_url(origin)
         except TransportError as problem:
-            raise BadChannel(f"The {self._noun} address cannot be used. {problem}") from None
+            raise BadChannel(f"The {self.whose} address cannot be used. {problem}") from None
         if why := egress.current().refusal_now(base.host, base.port):
-            raise BadChannel(f"The {self._noun} address cannot be used. {base.host}:{base.port} is {why}.")
+            raise BadChannel(f"The {self.whose} address cannot be used. {base.host}:{base.port} is {why}.")
         parts = urlsplit(text)
         return f"{origin}/..." if parts.path.strip("/") or parts.query else origin
 
@@ -74,13 +78,9 @@ class PostedKind(Kind):
             return ""
         return f"{letter.shown} answered {answer.status_code}; 2xx means delivered."
 
-    @property
-    def _noun(self) -> str:
-        return f"{self.label.lower()}'s"
-
     def _split(self, url: str) -> tuple[str, str]:
         """(origin, path with query). Raises `BadChannel`."""
-        no_url = f"The {self._noun} address is no URL; write it like https://host/path."
+        no_url = f"The {self.whose} address is no URL; write it like https://host/path."
         try:
             parts = urlsplit(url)
         except ValueError:
@@ -88,7 +88,7 @@ class PostedKind(Kind):
         if parts.scheme not in ("http", "https") or not parts.netloc or len(url) > 2_000:
             raise BadChannel(no_url)
         if parts.fragment or not url.isascii() or any(ord(char) <= 32 for char in url):
-            raise BadChannel(f"The {self._noun} address must be plain ASCII without spaces and without '#'.")
+            raise BadChannel(f"The {self.whose} address must be plain ASCII without spaces and without '#'.")
         return f"{parts.scheme}://{parts.netloc}", (parts.path or "/") + (
             f"?{parts.query}" if parts.query else ""
         )

@@ -16,6 +16,7 @@ class Webhook(PostedKind):
     id: ClassVar[str] = "webhook"
     label: ClassVar[str] = "Webhook"
     several: ClassVar[str] = "webhooks"
+    whose: ClassVar[str] = "webhook's"
     order: ClassVar[int] = 1
     address_help: ClassVar[str] = "https://host/path for a webhook"
     secret_help: ClassVar[str] = "Signs a webhook's messages. Empty: one is drawn and shown once."

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zoneinfo import available_timezones
-
 from django import forms
+
+from kvaudit.server.web.kit.fields import zone_choices
 
 
 class ZoneForm(forms.Form):
@@ -14,9 +14,8 @@ class ZoneForm(forms.Form):
 
     def __init__(self, *args: object, unset: bool = False, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
-        names = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
         field = self.fields["zone"]
         assert isinstance(field, forms.ChoiceField)
-        field.choices = [(name, name) for name in ("UTC", *names)]
+        field.choices = zone_choices()
         if unset:
             field.widget.attrs["data-unset"] = ""

@@ -11,7 +11,8 @@ from kvaudit.auditor.verdict import SEVERITIES, Verdict
 from kvaudit.server.audits.models import Plan, Result, Run, RunState
 from kvaudit.server.audits.schedule.defaults import Missing as WaitingCheck
 from kvaudit.server.audits.schedule.defaults import missing_for
-from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus, status_of
+from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
+from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from kvaudit.server.fleet.session_approval import held_back
 from kvaudit.server.web.kit.parts import checks

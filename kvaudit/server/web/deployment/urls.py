@@ -14,5 +14,6 @@ urlpatterns = [
     path("d/<slug:slug>/events/", figures.deployment_events, name="deployment-events"),
     path("d/<slug:slug>/gate/", gate.gate, name="gate"),
     path("d/<slug:slug>/keys/", keys.keys, name="keys"),
+    path("d/<slug:slug>/retire/", deployment.retire, name="deployment-retire"),
     path("d/<slug:slug>/session/", session_plan.session_plan, name="session-plan"),
 ]

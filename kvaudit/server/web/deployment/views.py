@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
 from kvaudit.server.audits.models import Result
-from kvaudit.server.audits.state.status import DeploymentStatus
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
 from kvaudit.server.checklists.models import Assessed
+from kvaudit.server.fleet.services import retire_deployment
 from kvaudit.server.inquiries.request_logs.production import lengths_of
 from kvaudit.server.web.deployment.capacity import capacity_of
 from kvaudit.server.web.deployment.figures import capacity, prefill
 from kvaudit.server.web.deployment.page import deployment_page
-from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page
+from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require
 from kvaudit.server.web.kit.parts.run_progress import progress_of
 from kvaudit.server.web.kit.parts.timeline import figure as timeline
+
+NOT_YOURS = "A deployment is retired by operators of its team."
 
 
 def _pool_measures(status: DeploymentStatus) -> Mapping[str, Any] | None:
@@ -55,3 +59,16 @@ def deployment(request: SignedIn, slug: str) -> HttpResponse:
         "may_plan": can(request.user, "edit_plans", found.team_id),
     }
     return render(request, "deployment/deployment.html", context)
+
+
+@page("GET", "POST")
+def retire(request: SignedIn, slug: str) -> HttpResponse:
+    """Asks before it does, since the keys are gone then."""
+    found = deployment_or_404(request.user, slug)
+    require(request.user, "edit_fleet", found.team, NOT_YOURS)
+    if request.method == "POST":
+        retire_deployment(deployment=found, actor=request.user)
+        messages.success(request, "The deployment was retired. What was found stays on record.")
+    if found.retired_at:
+        return redirect("deployment", slug)
+    return render(request, "deployment/retire.html", {"section": "fleet", "deployment": found})

@@ -127,8 +127,8 @@ def sentence(statement: Statement, logs: Sequence[RequestLog] = ()) -> str:
         return f"It was shown leaking for {leaking}.{met}{gap}"
     if statement.worst is SpanStatus.DANGER:
         return (
-            f"Possibly: the danger zone was open for {_time(statement.time(SpanStatus.DANGER))}; no test showed a "
-            f"leak, and a request in it may have met one.{_unseen(statement, SpanStatus.DANGER)}{gap}"
+            f"Possibly: the danger zone was open for {_time(statement.time(SpanStatus.DANGER))}; "
+            f"no test showed a leak, and a request in it may have met one.{_unseen(statement, SpanStatus.DANGER)}{gap}"
         )
     if statement.worst is SpanStatus.UNTESTED:
         bounded = statement.time(SpanStatus.BOUNDED)

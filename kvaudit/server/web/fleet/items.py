@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.auditor.verdict import Verdict, roll_up
-from kvaudit.server.audits.state.status import CheckNow, DeploymentStatus
+from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
 from kvaudit.server.checklists.items import shipped
 
 

@@ -18,7 +18,8 @@ from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import CheckState
-from kvaudit.server.audits.state.status import DeploymentStatus, statuses
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
+from kvaudit.server.audits.state.status import statuses
 from kvaudit.server.fleet.models import Deployment, NodeSnapshot
 from kvaudit.server.incidents.models import Incident, State
 from kvaudit.server.web.fleet.items import ItemStanding, item_standings

@@ -95,7 +95,7 @@ def file(request: SignedIn, pk: int) -> HttpResponseBase:
 
 
 def _mine_or_404(request: SignedIn, pk: int) -> Export:
-    return get_object_or_404(Export, pk=min(pk, 2**63 - 1), user=request.user)
+    return get_object_or_404(Export, pk=pk, user=request.user)
 
 
 def _told(mine: Export) -> dict[str, object]:

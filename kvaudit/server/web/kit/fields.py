@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from zoneinfo import available_timezones
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -54,3 +55,9 @@ class SlugsField(forms.CharField):
 
 def _slugs(text: str) -> list[str]:
     return [slug for slug in dict.fromkeys(re.split(r"[\s,]+", text.strip())) if slug]
+
+
+def zone_choices() -> list[tuple[str, str]]:
+    """Time zones by the names that people know, UTC first."""
+    names = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
+    return [(name, name) for name in ("UTC", *names)]

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBadRequest, HttpResponseBase
-from django.shortcuts import redirect
+from django.shortcuts import get_object_or_404, redirect
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
@@ -95,6 +95,4 @@ def refused(problem: str) -> HttpResponseBadRequest:
 
 def deployment_or_404(user: User, slug: str) -> Deployment:
     """A deployment that the user may see, with its team; retired ones included."""
-    from django.shortcuts import get_object_or_404
-
     return get_object_or_404(Deployment.objects.visible_to(user).select_related("team"), slug=slug)

@@ -4,7 +4,6 @@ the service, whose sentence comes back as the form's problem."""
 from __future__ import annotations
 
 from typing import Any
-from zoneinfo import available_timezones
 
 from django import forms
 from django.core.exceptions import ValidationError
@@ -15,7 +14,7 @@ from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits.schedule.plans import PlanSpec, kind_of
 from kvaudit.server.audits.schedule.times import Schedule
 from kvaudit.server.fleet.models import Deployment
-from kvaudit.server.web.kit.fields import SlugsField
+from kvaudit.server.web.kit.fields import SlugsField, zone_choices
 from kvaudit.server.web.kit.parts import windows
 from kvaudit.server.web.plans import lengths
 
@@ -96,8 +95,7 @@ class PlanForm(forms.Form):
             (title, [(name, f"{name}: {known_checks.describe(name).title}") for name in names])
             for title, names in CHECKS_BY_KIND
         ]
-        zones = sorted(name for name in available_timezones() if "/" in name and not name.startswith("Etc/"))
-        self._field(forms.ChoiceField, "zone").choices = [(name, name) for name in ("UTC", *zones)]
+        self._field(forms.ChoiceField, "zone").choices = zone_choices()
         self.user = user
 
     def _field(self, kind: type[Any], name: str) -> Any:

@@ -6,7 +6,6 @@ import pytest
 from django.core.exceptions import PermissionDenied
 from django.utils import timezone
 
-from kvaudit.auditor import checks
 from kvaudit.auditor.fleetfile import FleetPlan
 from kvaudit.server.audits.models import Plan
 from kvaudit.server.audits.schedule import defaults
@@ -20,7 +19,7 @@ from kvaudit.server.audits.schedule.plans import (
     spec_of,
 )
 from tests.factories import a_user
-from tests.server.audits.builders import PASSIVE, a_plan, a_target
+from tests.server.audits.builders import a_plan, a_target
 
 pytestmark = pytest.mark.django_db
 
@@ -113,13 +112,7 @@ def test_a_plan_reaches_no_further_than_its_maker_may():
             create_plan(spec=spec, actor=operator)
 
 
-@pytest.fixture
-def foundation(monkeypatch):
-    """As if this build had only the passive checks."""
-    monkeypatch.setattr(checks, "MODULES", PASSIVE)
-
-
-def test_default_plans_run_what_can_run_and_name_what_is_missing(foundation):
+def test_default_plans_run_what_can_run_and_name_what_is_missing():
     target = a_target("glm")
     made = ensure_default_plans(deployment=target, actor="system:test")
     assert [(plan.name, plan.checks, plan.interval) for plan in made] == [
@@ -128,10 +121,10 @@ def test_default_plans_run_what_can_run_and_name_what_is_missing(foundation):
     ]
     missing = {each.check: each.why for each in missing_for(target)}
     assert set(missing) == {"accounting", "rejection", "coherence", "canary"}
-    assert "does not have the check yet" in missing["canary"]
+    assert "keys of 2 tenants" in missing["canary"]
 
 
-def test_default_plans_are_made_once_whatever_became_of_them(foundation):
+def test_default_plans_are_made_once_whatever_became_of_them():
     target = a_target()
     hourly, daily = ensure_default_plans(deployment=target, actor="system:test")
     retire_plan(plan=hourly, actor="system:test")
@@ -139,15 +132,7 @@ def test_default_plans_are_made_once_whatever_became_of_them(foundation):
     assert list(Plan.objects.current()) == [daily]
 
 
-class Canary:
-    needs = "two tenants"
-
-
-def test_a_check_that_needs_keys_and_consent_says_so(foundation, monkeypatch):
-    monkeypatch.setattr(checks, "MODULES", (*PASSIVE, "canary"))
-    monkeypatch.setattr(
-        checks, "get", lambda name: Canary if name == "canary" else type("C", (), {"needs": "none"})
-    )
+def test_a_check_that_needs_keys_and_consent_says_so():
     from kvaudit.server.fleet.models import Consent, Tenant
 
     target = a_target()
@@ -162,8 +147,10 @@ def test_a_check_that_needs_keys_and_consent_says_so(foundation, monkeypatch):
     assert "consent" in why()
     Consent.objects.create(deployment=target, given_by="somebody")
     assert why() is None
-    (nightly,) = ensure_default_plans(deployment=target, actor="system:test")
-    assert (nightly.kind, nightly.checks, nightly.cron) == ("active", ["canary"], defaults.NIGHT)
+    daily, nightly = ensure_default_plans(deployment=target, actor="system:test")
+    assert (daily.kind, daily.checks, daily.interval) == ("active", ["accounting"], 86400)
+    assert (nightly.kind, nightly.cron) == ("active", defaults.NIGHT)
+    assert nightly.checks == ["rejection", "coherence", "canary"]
 
 
 def test_plans_of_a_fleet_file_are_made_once():

@@ -10,8 +10,8 @@ from django.utils import timezone
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Kind, Result, Run, RunState, Trigger
 from kvaudit.server.audits.state import intervals
+from kvaudit.server.audits.state.deployment_status import GATE
 from kvaudit.server.audits.state.history import history_for
-from kvaudit.server.audits.state.status import GATE
 from kvaudit.server.fleet.models import Deployment
 from tests.factories import a_deployment
 

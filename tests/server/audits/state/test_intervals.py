@@ -18,6 +18,7 @@ from kvaudit.server.audits.models import CheckState, Result
 from kvaudit.server.audits.state import intervals as states
 from kvaudit.server.audits.state.intervals import Observation, expiry
 from kvaudit.server.fleet.models import FingerprintChange, Node
+from tests.drawn import cases
 from tests.server.audits.builders import a_run, a_target
 
 MONDAY = datetime(2026, 6, 1, tzinfo=UTC)
@@ -159,7 +160,7 @@ class Intervals(TestCase):
         ),
         moment=st.integers(0, 600),
     )
-    @hypothesis_settings(max_examples=40)
+    @hypothesis_settings(max_examples=cases(40))
     def test_any_order(self, seen, moment):
         scene = Scene()
         newest = max(hours for _, hours in seen)

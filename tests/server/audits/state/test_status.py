@@ -8,7 +8,7 @@ from django.utils import timezone
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.execution import run_task
 from kvaudit.server.audits.models import CheckState, Kind, Overdue, Plan
-from kvaudit.server.audits.state import status
+from kvaudit.server.audits.state import deployment_status, status
 from tests.server.audits.builders import PASSIVE, a_plan, a_run, a_target
 
 pytestmark = pytest.mark.django_db
@@ -174,8 +174,8 @@ def test_a_state_of_a_check_that_this_build_lacks_stands_for_none_of_its_own(fak
 
 def test_required_checks_follow_the_build(monkeypatch):
     monkeypatch.setattr(status.checks, "MODULES", (*PASSIVE, "rejection", "canary"))
-    assert status.required_checks() == ("pool", "version", "drift", "rejection", "canary")
-    assert status.required_checks(["exposure"])[3] == "exposure"
+    assert deployment_status.required_checks() == ("pool", "version", "drift", "rejection", "canary")
+    assert deployment_status.required_checks(["exposure"])[3] == "exposure"
 
 
 def test_plans_of_a_retired_version_do_not_require(fake_runner):

@@ -13,6 +13,7 @@ from kvaudit.server.accounts.models import FailedLogins, User
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.web.account import login_throttle
 from tests.factories import a_user
+from tests.server.web.pages import page_text
 
 PASSWORD = "correct-horse-battery-9"
 
@@ -153,7 +154,7 @@ def test_logins_and_failures_are_in_the_record_and_cannot_fill_it(ada):
     assert Entry.objects.filter(kind="login.failed").count() <= 101
     assert "not told one by one" in Entry.objects.filter(kind="login.failed").latest("sequence").subject
     login(client=browser)
-    page = browser.get("/settings/account/").content.decode()
+    page = page_text(browser.get("/settings/account/"))
     assert "10 times, last from 10.0.0.9" in page
 
 

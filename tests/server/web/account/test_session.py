@@ -9,6 +9,7 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.web.account import login_throttle
 from tests.factories import a_user
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 PASSWORD = "correct-horse-battery-9"
 
@@ -74,9 +75,9 @@ def test_a_one_time_password_is_replaced(ada):
 
 def test_the_zone_changes_what_times_read(people, pair):
     run = builders.a_run(pair, {"pool": "pass"})
-    assert "UTC" in people.operator.get(f"/runs/{run.pk}/").content.decode()
+    assert "UTC" in page_text(people.operator.get(f"/runs/{run.pk}/"))
     people.operator.post("/zone/", {"zone": "Asia/Tokyo"})
-    page = people.operator.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.operator.get(f"/runs/{run.pk}/"))
     assert " JST</time>" in page
     assert ' UTC"' in page, "UTC stays in the title"
     assert "Times in <bdi>Asia/Tokyo</bdi>" in page

@@ -22,6 +22,7 @@ from kvaudit.server.accounts.tokens import authenticate, create_token
 from kvaudit.server.ledger.models import Entry
 from kvaudit.server.ops.initialise import _administrator
 from tests.factories import a_user, an_admin
+from tests.server.web.pages import page_text
 
 PASSWORD, NEW = "correct-horse-battery-9", "another-horse-battery-9"
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
@@ -115,7 +116,7 @@ def test_they_are_listed_and_ended_one_by_one_or_all(ada):
         logged_in(ada, "Mozilla/5.0 (iPhone) Safari/605"),
         logged_in(ada, "curl/8"),
     )
-    page = here.get("/settings/account/").content.decode()
+    page = page_text(here.get("/settings/account/"))
     for words in ("Firefox on Linux", "Safari on iPhone", "curl", "127.0.0.1", "this one"):
         assert words in page
     on_phone = Session.objects.get(browser="Safari on iPhone")
@@ -141,7 +142,7 @@ def test_what_is_no_session_of_ones_own_is_a_404(ada, key):
 def test_an_administrator_ends_the_sessions_of_others(ada):
     hers, boss = logged_in(ada), Client()
     boss.force_login(an_admin("boss"))
-    page = boss.get(f"/settings/users/{ada.pk}/").content.decode()
+    page = page_text(boss.get(f"/settings/users/{ada.pk}/"))
     assert "Firefox on Linux" in page
     boss.post(f"/settings/users/{ada.pk}/", {"act": "end-sessions"})
     assert not inside(hers)
@@ -157,17 +158,17 @@ def a_token(user: User) -> str:
 def test_a_new_password_ends_sessions_and_tokens_and_says_so_first(ada):
     here, other, secret = logged_in(ada), logged_in(ada), a_token(ada)
     foreign = a_token(an_admin("boss"))
-    page = here.get("/password/").content.decode()
+    page = page_text(here.get("/password/"))
     assert "1 other session of yours ends" in page
     assert "your 1 API token is revoked" in page
     given = {"new_password1": NEW, "new_password2": NEW}
     for old in ({}, {"old_password": "wrong"}, {"old_password": ""}):
         answer = here.post("/password/", {**given, **old})
         assert answer.status_code == 422
-        assert 'href="#id_old_password"' in answer.content.decode()
+        assert 'href="#id_old_password"' in page_text(answer)
     assert authenticate(secret)
     answer = here.post("/password/", {**given, "old_password": PASSWORD}, follow=True)
-    assert "1 session ended, 1 API token revoked" in answer.content.decode()
+    assert "1 session ended, 1 API token revoked" in page_text(answer)
     assert inside(here)
     assert not inside(other)
     assert authenticate(secret) is None
@@ -198,8 +199,8 @@ def test_a_one_time_password_is_asked_for_again_when_the_login_is_old(ada):
 def test_a_reset_ends_everything_of_theirs(ada):
     hers, secret, boss = logged_in(ada), a_token(ada), Client()
     boss.force_login(an_admin("boss"))
-    assert "revokes their API tokens: 1 usable" in boss.get(f"/settings/users/{ada.pk}/").content.decode()
-    said = boss.post(f"/settings/users/{ada.pk}/", {"act": "reset"}).content.decode()
+    assert "revokes their API tokens: 1 usable" in page_text(boss.get(f"/settings/users/{ada.pk}/"))
+    said = page_text(boss.post(f"/settings/users/{ada.pk}/", {"act": "reset"}))
     assert "1 session ended, 1 API token revoked" in said
     assert not inside(hers)
     assert authenticate(secret) is None
@@ -280,13 +281,13 @@ def test_a_form_that_expired_shows_what_was_typed(people, pair):
     for headers in ({"Origin": "http://testserver"}, {"Sec-Fetch-Site": "same-origin"}):
         answer = client.post("/plans/new/", given, headers=headers)
         assert answer.status_code == 403
-        assert "An hour of careful words." in answer.content.decode()
-        assert "Send it again" in answer.content.decode()
+        assert "An hour of careful words." in page_text(answer)
+        assert "Send it again" in page_text(answer)
     for headers in ({}, {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
                     {"Sec-Fetch-Site": "same-site", "Origin": "http://testserver"}):  # fmt: skip
         answer = client.post("/plans/new/", given, headers=headers)
         assert answer.status_code == 403
-        assert "An hour" not in answer.content.decode(), "another site's form is not offered for sending"
+        assert "An hour" not in page_text(answer), "another site's form is not offered for sending"
 
 
 @pytest.mark.parametrize(
@@ -307,7 +308,7 @@ def test_secrets_and_files_are_not_kept(db):
         ("/settings/channels/new/", "secret"),
         ("/password/", "old_password"),
     ):
-        page = client.post(path, {field: "hunter2 hunter2", "name": "some words"}).content.decode()
+        page = page_text(client.post(path, {field: "hunter2 hunter2", "name": "some words"}))
         assert "hunter2" not in page
         assert "some words" in page
 

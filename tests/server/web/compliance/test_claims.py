@@ -14,6 +14,7 @@ from kvaudit.server.fleet.models import Node
 from tests.factories import a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 EVIL = "<script>alert(1)</script>\u202e=1+1"
 
@@ -32,7 +33,7 @@ def day(days):
 def text(client, path):
     answer = client.get(path)
     assert answer.status_code == 200, path
-    return answer.content.decode()
+    return page_text(answer)
 
 
 def test_an_item_shows_what_it_rests_on_and_what_to_do(people, pair):
@@ -76,7 +77,7 @@ def test_from_a_request_to_its_end_by_the_pages(people, pair, approver):
     asked = people.operator.post(
         "/d/chat-large/items/1/waive/", {"reason": EVIL, "until": day(30)}, follow=True
     )
-    assert "waits for an approver" in asked.content.decode()
+    assert "waits for an approver" in page_text(asked)
     waiver = Waiver.objects.get()
     address = f"/waivers/{waiver.pk}/"
     page = text(people.operator, address)
@@ -87,13 +88,11 @@ def test_from_a_request_to_its_end_by_the_pages(people, pair, approver):
     assert people.stranger.get(address).status_code == 404
     assert people.stranger.post(address, {"act": "approve"}).status_code == 404
     assert approver.post(address, {"act": "nonsense"}).status_code == 400
-    assert (
-        "already" not in approver.post(address, {"act": "approve", "note": ""}, follow=True).content.decode()
-    )
+    assert "already" not in page_text(approver.post(address, {"act": "approve", "note": ""}, follow=True))
     assert "waived" in text(people.viewer, "/compliance/")
-    again = approver.post(address, {"act": "refuse", "note": "x"}).content.decode()
+    again = page_text(approver.post(address, {"act": "refuse", "note": "x"}))
     assert "already decided" in again
-    assert "Say why it ends" in people.operator.post(address, {"act": "end", "note": ""}).content.decode()
+    assert "Say why it ends" in page_text(people.operator.post(address, {"act": "end", "note": ""}))
     people.operator.post(address, {"act": "end", "note": EVIL})
     page = text(people.viewer, address)
     assert "<script>alert" not in page
@@ -116,7 +115,7 @@ def test_from_a_request_to_its_end_by_the_pages(people, pair, approver):
 def test_a_request_that_cannot_be_says_why(people, pair, given, sentence):
     answer = people.operator.post("/d/chat-large/items/1/waive/", given)
     assert answer.status_code == 422
-    assert sentence in answer.content.decode()
+    assert sentence in page_text(answer)
     assert not Waiver.objects.exists()
 
 
@@ -124,7 +123,7 @@ def test_a_leak_has_no_button_and_no_form_that_works(people, pair):
     builders.a_state(pair, {"canary": "fail"})
     assert "Ask for a waiver" not in text(people.operator, "/d/chat-large/items/4/")
     answer = people.operator.post("/d/chat-large/items/4/waive/", {"reason": "x", "until": day(3)})
-    assert "verified leak" in answer.content.decode()
+    assert "verified leak" in page_text(answer)
 
 
 def test_an_attestation_with_a_file_that_only_auditors_read(people, pair):
@@ -160,7 +159,7 @@ def test_an_attestation_with_a_file_that_only_auditors_read(people, pair):
     ],
 )
 def test_a_statement_that_cannot_be_says_why(people, pair, given, sentence):
-    assert sentence in people.operator.post("/d/chat-large/items/D/attest/", given).content.decode()
+    assert sentence in page_text(people.operator.post("/d/chat-large/items/D/attest/", given))
     assert not Attestation.objects.exists()
 
 
@@ -182,7 +181,7 @@ def test_own_items_by_the_pages(people, pair):
     given = {"key": "K1", "title": EVIL, "rule": EVIL, "checks": ["pool"], "applies_to": ""}
     assert people.viewer.get(address).status_code == 403
     assert people.stranger.get(address).status_code == 404
-    assert "shipped checklist" in people.operator.post(address, {**given, "key": "A"}).content.decode()
+    assert "shipped checklist" in page_text(people.operator.post(address, {**given, "key": "A"}))
     people.operator.post(address, given)
     item = OwnItem.objects.get()
     assert "<script>alert" not in text(people.viewer, "/checklist/")

@@ -18,6 +18,7 @@ from kvaudit.server.fleet.models import Deployment
 from tests.factories import a_deployment, a_user
 from tests.server.checklists.claims import EVERYTHING, a_waiver, an_attestation
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 
 def text(client, path: str) -> str:
@@ -198,7 +199,7 @@ def test_a_day_that_makes_no_sense_is_said_and_neither_printed_nor_exported(peop
         answer = people.viewer.get(f"{path}?as_of={asked}")
         assert answer.status_code == 400
         assert answer["Content-Type"].startswith("text/plain")
-        assert said in answer.content.decode()
+        assert said in page_text(answer)
 
 
 @pytest.mark.parametrize("asked", ["", "%20", "today"])

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from kvaudit.server.audits.models import CheckState, Run
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 PASS = dict.fromkeys(builders.REQUIRED, "pass")
 PATH = "/d/chat-large/"
@@ -20,7 +21,7 @@ PATH = "/d/chat-large/"
 def text_of(client) -> str:
     answer = client.get(PATH)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return page_text(answer)
 
 
 def test_the_status_sentence_says_risk_and_reason(people, pair):
@@ -102,7 +103,7 @@ def test_audit_now_leads_to_the_run(people, pair):
 
 def test_audit_now_from_a_live_page_answers_with_the_live_part(people, pair):
     answer = people.operator.post(f"{PATH}audit/", headers={"HX-Request": "true"})
-    page = answer.content.decode()
+    page = page_text(answer)
     assert "<html" not in page
     assert 'hx-trigger="every 1s"' in page
     assert "Waiting for a worker." in page
@@ -112,7 +113,7 @@ def test_a_retired_deployment_cannot_be_audited(people, pair):
     type(pair).objects.filter(pk=pair.pk).update(retired_at=timezone.now())
     assert "Audit now" not in text_of(people.operator)
     answer = people.operator.post(f"{PATH}audit/", follow=True)
-    assert "is retired" in answer.content.decode()
+    assert "is retired" in page_text(answer)
     assert not Run.objects.exists()
 
 
@@ -180,7 +181,7 @@ def test_a_cancelled_run_is_listed_as_one(people, pair):
 
 def test_what_was_followed_live_offers_the_new_standing_when_it_has_ended(people, pair):
     run = builders.a_run(pair, {"pool": "pass"})
-    part = people.viewer.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}).content.decode()
+    part = page_text(people.viewer.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}))
     assert '<a class="button" href="/d/chat-large/">Reload for the new standing</a>' in part
     assert "What this page says around it is from before." in part
     whole = people.viewer.get(f"/runs/{run.pk}/progress/?page=run", headers={"HX-Request": "true"})
@@ -191,8 +192,8 @@ def test_an_audit_takes_the_message_of_the_act_before_it_away(people, pair):
     assert '<div role="status" id="notes" hidden>' in text_of(people.operator), (
         "there is always one to replace"
     )
-    asked = people.operator.post("/d/chat-large/audit/", headers={"HX-Request": "true"}).content.decode()
+    asked = page_text(people.operator.post("/d/chat-large/audit/", headers={"HX-Request": "true"}))
     assert '<div role="status" id="notes" hidden hx-swap-oob="true"></div>' in asked
     run = Run.objects.get()
-    part = people.operator.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}).content.decode()
+    part = page_text(people.operator.get(f"/runs/{run.pk}/progress/", headers={"HX-Request": "true"}))
     assert 'id="notes"' not in part, "a message that came since stays"

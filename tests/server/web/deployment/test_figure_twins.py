@@ -26,6 +26,7 @@ from tests.server.inquiries.request_logs.test_production import ODD
 from tests.server.web import builders
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_twins as twins
+from tests.server.web.pages import page_text
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 NIGHT = {"days": [], "from": "01:00", "to": "05:00", "zone": "Europe/Berlin"}
@@ -123,7 +124,7 @@ def test_the_whole_table_of_the_timeline(past, client):
     client.force_login(a_user(team=past.team))
     answer = client.get(reverse("deployment-events", args=[past.slug]))
     same_marks(*twins.drawn(timeline.draw(past)), answer.context["rows"])
-    text = answer.content.decode()
+    text = page_text(answer)
     assert "sat,sun 10:00-18:00 UTC" in text
     assert "01:00-05:00 Europe/Berlin" in text
     assert ">nightly</bdi>" in text

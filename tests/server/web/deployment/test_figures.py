@@ -18,6 +18,7 @@ from tests.server.inquiries.request_logs.test_production import ODD
 from tests.server.web import builders
 from tests.server.web.deployment import figure_history
 from tests.server.web.deployment import figure_measures as measured
+from tests.server.web.pages import page_text
 
 EVIL = "<a href='javascript:alert(1)'>x</a>\u202e\x01" + "w" * 10_000
 
@@ -60,7 +61,7 @@ def test_the_page_survives_foreign_words_in_its_tables(people, pair):
         at=timezone.now(), deployment=pair, what="verdict", check_id=EVIL[:40], after="fail", summary=EVIL
     )
     for address in (reverse("deployment", args=[pair.slug]), reverse("deployment-events", args=[pair.slug])):
-        text = people.viewer.get(address).content.decode()
+        text = page_text(people.viewer.get(address))
         assert "<a href='javascript" not in text
         assert "\u202e" not in text
 
@@ -120,7 +121,7 @@ def test_the_deployment_page_takes_as_many_queries_for_a_long_past_as_for_a_shor
 
 
 def shown(people, pair):
-    return people.viewer.get(reverse("deployment", args=[pair.slug])).content.decode().replace("&nbsp;", " ")
+    return page_text(people.viewer.get(reverse("deployment", args=[pair.slug]))).replace("&nbsp;", " ")
 
 
 def test_the_capacity_view_weighs_both_ways(people, pair):
@@ -161,7 +162,7 @@ def test_a_log_says_how_many_requests_the_edge_would_refuse(people, pair):
 
 
 def test_without_a_pool_the_capacity_view_says_unknown(people, pair):
-    text = people.viewer.get(reverse("deployment", args=[pair.slug])).content.decode()
+    text = page_text(people.viewer.get(reverse("deployment", args=[pair.slug])))
     assert "Pool or context is unknown" in text
 
 
@@ -169,7 +170,7 @@ def test_a_run_shows_strip_and_matrix_with_their_tables(people, pair):
     run = builders.a_run(pair, {"rejection": "fail", "canary": "fail"})
     run.results.filter(check_id="rejection").update(measures=measured.REJECTION)
     run.results.filter(check_id="canary").update(measures=measured.canary())
-    text = people.viewer.get(reverse("run", args=[run.pk])).content.decode()
+    text = page_text(people.viewer.get(reverse("run", args=[run.pk])))
     assert 'aria-label="N is 681,274 tokens' in text
     assert "6 lengths in 40 rounds; markers of other requests surfaced 2 times" in text
     assert "7, 8, 19, 20, 13,007, 13,019" in text
@@ -184,7 +185,7 @@ def test_a_run_whose_measures_are_odd_still_shows(people, pair):
     run.results.update(measures=odd)
     answer = people.viewer.get(reverse("run", args=[run.pk]))
     assert answer.status_code == 200
-    assert "<a href='javascript" not in answer.content.decode()
+    assert "<a href='javascript" not in page_text(answer)
 
 
 def test_production_that_is_too_fast_is_said_on_the_page_and_in_the_logs_headline(people, pair):
@@ -193,13 +194,11 @@ def test_production_that_is_too_fast_is_said_on_the_page_and_in_the_logs_headlin
         "Prompts of 32,768 to 65,535 tokens were prefilled in 0.21 s (p5 of 60 requests), while those of 16,384 to "
         "32,767 took 2 s."
     )
-    text = people.viewer.get(reverse("deployment", args=[pair.slug])).content.decode()
+    text = page_text(people.viewer.get(reverse("deployment", args=[pair.slug])))
     assert sentence in text
     assert "has measured nothing here yet, and no" not in text
     assert f'href="/d/{pair.slug}/exposure/logs/{log.pk}/#prefill"' in text
-    headline, _ = (
-        people.viewer.get(reverse("request-log", args=[pair.slug, log.pk]))
-        .content.decode()
-        .split('id="tenants"')
+    headline, _ = page_text(people.viewer.get(reverse("request-log", args=[pair.slug, log.pk]))).split(
+        'id="tenants"'
     )
     assert sentence in headline

@@ -13,6 +13,7 @@ from kvaudit.auditor.commands import gate
 from kvaudit.server.fleet.models import Node
 from kvaudit.server.incidents.models import Quarantine
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 PASS = dict.fromkeys(builders.REQUIRED, "pass")
 
@@ -20,7 +21,7 @@ PASS = dict.fromkeys(builders.REQUIRED, "pass")
 def said(person, pair):
     answer = person.get(f"/d/{pair.slug}/gate/")
     assert answer.status_code == 200
-    return html.unescape(answer.content.decode())
+    return html.unescape(page_text(answer))
 
 
 @pytest.mark.parametrize(
@@ -76,4 +77,4 @@ def test_strangers_do_not_learn_of_it(people, pair):
 
 
 def test_the_deployment_leads_there(people, pair):
-    assert f'href="/d/{pair.slug}/gate/"' in people.viewer.get(f"/d/{pair.slug}/").content.decode()
+    assert f'href="/d/{pair.slug}/gate/"' in page_text(people.viewer.get(f"/d/{pair.slug}/"))

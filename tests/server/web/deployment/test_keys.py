@@ -9,6 +9,7 @@ from kvaudit.server.fleet.credentials import open_headers
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.fleet.services import set_tenant_key
 from kvaudit.server.ledger.models import Entry
+from tests.server.web.pages import page_text
 
 
 def opened(row, column):
@@ -22,7 +23,7 @@ KEY = "sk-very-secret-1"
 def test_a_tenants_key_is_stored_and_never_shown(people, pair):
     tenant = Tenant.objects.create(deployment=pair, name="audit-a")
     answer = people.operator.post(PATH, {"whose": "tenant:audit-a", "key": KEY}, follow=True)
-    assert KEY not in answer.content.decode()
+    assert KEY not in page_text(answer)
     tenant.refresh_from_db()
     assert opened(tenant, "credential_sealed") == (("Authorization", f"Bearer {KEY}"),)
     assert KEY not in tenant.credential_sealed
@@ -44,7 +45,7 @@ def test_a_mistake_is_named_without_repeating_the_key(people, pair):
         ({"whose": "node:prefill-0", "key": KEY, "header": "Host"}, "header name"),
         ({"whose": "node:nobody", "key": KEY}, "not one of the available choices"),
     ):
-        page = people.operator.post(PATH, form).content.decode()
+        page = page_text(people.operator.post(PATH, form))
         assert sentence in page
         assert KEY not in page
     assert not Node.objects.current().get(name="prefill-0").has_headers
@@ -62,10 +63,10 @@ def test_a_key_is_for_the_addresses_that_the_page_showed(people, pair):
     tenant = Tenant.objects.create(deployment=pair, name="audit-a")
     Deployment.objects.update(entry="http://gateway.example")
     page = people.operator.get(PATH)
-    assert "http://gateway.example:80" in page.content.decode()
+    assert "http://gateway.example:80" in page_text(page)
     posted = {"whose": "tenant:audit-a", "key": KEY, "addresses": page.context["addresses"]}
     Deployment.objects.update(entry="http://evil.example")
-    answer = people.operator.post(PATH, posted).content.decode()
+    answer = page_text(people.operator.post(PATH, posted))
     assert "The addresses changed since this page was shown" in answer
     assert "http://evil.example:80" in answer
     assert KEY not in answer
@@ -79,11 +80,11 @@ def test_the_page_says_which_key_must_be_entered_again(people, pair):
     tenant = Tenant.objects.create(deployment=pair, name="audit-a")
     Deployment.objects.update(entry="http://gateway.example")
     set_tenant_key(tenant=tenant, key=KEY, actor="system:tests")
-    assert "enter it again" not in people.operator.get(PATH).content.decode()
+    assert "enter it again" not in page_text(people.operator.get(PATH))
     Deployment.objects.update(entry="http://other.example")
-    assert "enter it again" in people.operator.get(PATH).content.decode()
+    assert "enter it again" in page_text(people.operator.get(PATH))
     Tenant.objects.update(credential_sealed="gAAAAold")
-    assert "Enter it again" in people.operator.get(PATH).content.decode()
+    assert "Enter it again" in page_text(people.operator.get(PATH))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +94,7 @@ def test_two_tenants_do_not_get_one_key(people, pair, form):
     first = Tenant.objects.create(deployment=pair, name="audit-a")
     second = Tenant.objects.create(deployment=pair, name="audit-b")
     set_tenant_key(tenant=first, key=KEY, actor="system:tests")
-    answer = people.operator.post(PATH, {"whose": "tenant:audit-b", **form}).content.decode()
+    answer = page_text(people.operator.post(PATH, {"whose": "tenant:audit-b", **form}))
     assert "have one and the same key" in answer
     assert KEY not in answer
     second.refresh_from_db()

@@ -13,13 +13,10 @@ from kvaudit.server.fleet.models import FingerprintChange, Tenant
 from kvaudit.server.inquiries import tasks
 from kvaudit.server.inquiries.models import LogImport, RequestLog
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 EVIL = "=cmd()<script>alert(1)</script>\u202e\x00" + "x" * 900
 HEAD = "time,prompt_tokens,tenant,id,prefill_seconds\n"
-
-
-def shown(answer):
-    return answer.content.decode()
 
 
 def since(deployment, check, days, **fields):
@@ -37,14 +34,14 @@ def open_zone(pair):
 
 
 def test_never_tested_is_not_known(people, pair):
-    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "Not known: 30 d" in page
     assert "100.0\u00a0%" in page
     assert "canary had never run; rejection had never run" in page
 
 
 def test_an_open_danger_zone(people, open_zone):
-    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "Possibly: the danger zone was open for 5 d" in page
     assert "prompts of 681,274 to 1,048,569 tokens would reach the rejection path" in page
     assert "prompt_tokens &gt;= 681274 AND prompt_tokens &lt; 1048570" in page
@@ -53,7 +50,7 @@ def test_an_open_danger_zone(people, open_zone):
 def test_a_leak_is_a_yes(people, open_zone):
     builders.a_state(open_zone, {"canary": "fail"})
     since(open_zone, "canary", 2)
-    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "It was shown leaking for 2 d" in page
     assert "Whether anybody’s request met it, only a request log can tell: import one." in page
     assert "Yes:" not in page
@@ -66,7 +63,7 @@ def test_passes_bound_and_say_so(people, pair):
     for check in ("canary", "rejection"):
         since(pair, check, 40, fingerprint="0123456789abcdef")
     Result.objects.filter(run=run, check_id="canary").update(measures={"bound": 0.0489})
-    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "fewer than 4.9% of requests like ours" in page
     assert "That is a bound, not a no." in page
     assert "4.89\u00a0%" in page
@@ -79,11 +76,11 @@ def test_passes_of_two_configurations_bound_nothing(people, pair):
     builders.a_state(pair, {"canary": "pass", "rejection": "pass"})
     since(pair, "canary", 40, fingerprint="aaaaaaaaaaaaaaaa")
     since(pair, "rejection", 40, fingerprint="bbbbbbbbbbbbbbbb")
-    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "Not known: 30 d" in page
     assert "canary had passed on fingerprint aaaaaaaa, rejection on fingerprint bbbbbbbb" in page
     since(pair, "rejection", 40, fingerprint="")
-    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "Not known: 30 d" in page
     assert "rejection on an unknown fingerprint" in page
 
@@ -93,7 +90,7 @@ def test_a_digest_that_came_after_the_result_is_that_of_the_run(people, pair):
     for check in ("canary", "rejection"):
         since(pair, check, 40)
     Run.objects.filter(pk=run.pk).update(fingerprint="0123456789abcdef")
-    assert "Not shown at any time" in shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Not shown at any time" in page_text(people.viewer.get("/d/chat-large/exposure/"))
 
 
 def test_a_zone_that_nobody_looked_at_again_stays_open_and_says_so(people, open_zone):
@@ -102,7 +99,7 @@ def test_a_zone_that_nobody_looked_at_again_stays_open_and_says_so(people, open_
     since(
         open_zone, "pool", 20, last_confirmed=looked, expires_at=now - timedelta(days=12), fingerprint="one"
     )
-    page = shown(people.viewer.get("/d/chat-large/exposure/"))
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
     assert "Possibly: the danger zone was open for 20 d" in page
     assert "For 12 d of that nobody looked again with a result" in page
     assert f"not looked at again with a result since {looked:%Y-%m-%d %H:%M} UTC" in page
@@ -123,10 +120,10 @@ def test_every_length_that_a_fail_endangered_while_it_lasted_is_told(people, pai
             zone_low=zone[0], zone_high=zone[1],
         )  # fmt: skip
     for query in ("", f"?from={now - timedelta(days=2):%Y-%m-%d}"):
-        page = shown(people.viewer.get(f"/d/chat-large/exposure/{query}"))
+        page = page_text(people.viewer.get(f"/d/chat-large/exposure/{query}"))
         assert "prompts of 670,000 to 1,048,998 tokens would reach the rejection path" in page
         assert "prompt_tokens &gt;= 670000 AND prompt_tokens &lt; 1048999" in page
-    assert "prompts of 1 to 1,999,999 tokens" in shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "prompts of 1 to 1,999,999 tokens" in page_text(people.viewer.get("/d/chat-large/exposure/"))
 
 
 def test_a_capacity_change_ends_a_zone_that_had_aged(people, open_zone):
@@ -140,15 +137,15 @@ def test_a_capacity_change_ends_a_zone_that_had_aged(people, open_zone):
         summary="x",
     )
     change.save()
-    assert "danger zone was open for 20 d" in shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "danger zone was open for 20 d" in page_text(people.viewer.get("/d/chat-large/exposure/"))
     FingerprintChange.objects.update(significant=True)
-    assert "danger zone was open for 10 d" in shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "danger zone was open for 10 d" in page_text(people.viewer.get("/d/chat-large/exposure/"))
 
 
 def test_the_window_is_in_the_url(people, open_zone):
     now = timezone.now()
     before = f"{now - timedelta(days=20):%Y-%m-%d}"
-    page = shown(
+    page = page_text(
         people.viewer.get(f"/d/chat-large/exposure/?from={before}&to={now - timedelta(days=10):%Y-%m-%d}")
     )
     assert "Not known" in page
@@ -163,12 +160,12 @@ def test_the_window_is_in_the_url(people, open_zone):
 def test_odd_windows_are_answered_in_words(people, open_zone, query):
     answer = people.viewer.get(f"/d/chat-large/exposure/?{query}")
     assert answer.status_code == 200
-    assert 'role="alert"' in shown(answer)
-    assert "Shown are the last 30 days." in shown(answer)
+    assert 'role="alert"' in page_text(answer)
+    assert "Shown are the last 30 days." in page_text(answer)
     answer = people.viewer.get(f"/d/chat-large/exposure/csv/?{query}")
     assert answer.status_code == 400
     assert answer["Content-Type"].startswith("text/plain")
-    assert answer.content.decode().endswith(".")
+    assert page_text(answer).endswith(".")
 
 
 def test_a_stranger_finds_nothing(people, open_zone):
@@ -222,21 +219,21 @@ def a_log(*tenants, tokens=700_000):
 def test_a_log_is_imported_and_shown_without_names(people, open_zone):
     Tenant.objects.create(deployment=open_zone, name="acme")
     address = imported(people.auditor, a_log("acme", "acme", "nobody-knows"))
-    page = shown(people.viewer.get(address))
+    page = page_text(people.viewer.get(address))
     assert "3 requests of 2 tenants lay inside the danger zone." in page
     assert ">acme<" in page  # the fleet file names it
     assert "nobody-knows" not in page
-    page = shown(people.viewer.get(f"{address}?name=nobody-knows"))
+    page = page_text(people.viewer.get(f"{address}?name=nobody-knows"))
     assert "1 of its 1 request in the window lay inside." in page
     lines = b"".join(people.viewer.get(f"{address}csv/").streaming_content).decode()
     assert len(lines.splitlines()) == 4
     assert "nobody-knows" not in lines
-    assert "requests.csv" in shown(people.viewer.get("/d/chat-large/exposure/"))
+    assert "requests.csv" in page_text(people.viewer.get("/d/chat-large/exposure/"))
 
 
 def test_a_zone_ends_with_its_last_length_where_people_read_it(people, open_zone):
-    assert "681,274 to 1,048,569 tokens," in shown(people.auditor.get("/d/chat-large/exposure/import/"))
-    page = shown(people.viewer.get(imported(people.auditor, a_log("acme"))))
+    assert "681,274 to 1,048,569 tokens," in page_text(people.auditor.get("/d/chat-large/exposure/import/"))
+    page = page_text(people.viewer.get(imported(people.auditor, a_log("acme"))))
     assert "<div>681,274 to 1,048,569 tokens</div>" in page
     assert RequestLog.objects.get().zones[0]["high"] == 1_048_570
 
@@ -248,7 +245,7 @@ def test_lengths_can_be_given(people, pair):
 
 def test_without_a_zone_the_log_says_nothing(people, pair):
     address = imported(people.auditor, a_log("acme"))
-    page = shown(people.viewer.get(address))
+    page = page_text(people.viewer.get(address))
     assert "says nothing about who was inside one" in page
     assert "1 request came while nothing was known" in page
     assert "requests of every length are counted there" in page
@@ -260,7 +257,7 @@ def test_requests_of_a_time_of_which_nothing_is_known_are_counted_apart(people, 
     early = [(700_000, "acme"), (690_000, "acme"), (681_274, "other"), (5, "other"), (2_000_000, "other")]
     log = a_log("acme") + "".join(f"{then.isoformat()},{tokens},{who},e,\n" for tokens, who in early)
     address = imported(people.auditor, log)
-    page = shown(people.viewer.get(address))
+    page = page_text(people.viewer.get(address))
     assert "1 request of 1 tenant lay inside the danger zone." in page
     assert (
         "3 more requests of these lengths (681,274 to 1,048,569 tokens) came while nothing was known (no valid pass "
@@ -271,7 +268,7 @@ def test_requests_of_a_time_of_which_nothing_is_known_are_counted_apart(people, 
     assert [(t.inside, t.unknown) for t in RequestLog.objects.get().tenants.all()] == [(1, 2), (0, 1)]
     lines = b"".join(people.viewer.get(f"{address}csv/").streaming_content).decode().splitlines()
     assert [line.rsplit(",", 1)[1] for line in lines] == ["standing", "danger zone", *["not known"] * 3]
-    page = shown(people.viewer.get(f"{address}?name=other"))
+    page = page_text(people.viewer.get(f"{address}?name=other"))
     assert "0 of its 3 requests in the window lay inside, 1 came while nothing was known." in page
 
 
@@ -281,7 +278,7 @@ def test_a_zone_that_was_found_after_the_window_tells_which_lengths_matter(peopl
     address = imported(
         people.auditor, f"{HEAD}{then.isoformat()},700000,acme,e,\n", **{"from": day, "to": day}
     )
-    page = shown(people.viewer.get(address))
+    page = page_text(people.viewer.get(address))
     assert "No danger zone with known lengths was open in this window" in page
     assert "1 request of these lengths (681,274 to 1,048,569 tokens) came while nothing was known" in page
 
@@ -290,11 +287,11 @@ def test_a_request_while_a_leak_was_shown_says_so(people, open_zone):
     builders.a_state(open_zone, {"canary": "fail"})
     since(open_zone, "canary", 2)
     address = imported(people.auditor, a_log("acme"))
-    page = shown(people.viewer.get(address))
+    page = page_text(people.viewer.get(address))
     assert "came while the deployment was shown leaking." in page
     lines = b"".join(people.viewer.get(f"{address}csv/").streaming_content).decode().splitlines()
     assert lines[1].endswith(",shown leaking")
-    assert "held 1 request of lengths in question while it leaked" in shown(
+    assert "held 1 request of lengths in question while it leaked" in page_text(
         people.viewer.get("/d/chat-large/exposure/")
     )
 
@@ -302,12 +299,12 @@ def test_a_request_while_a_leak_was_shown_says_so(people, open_zone):
 def test_a_log_of_an_earlier_release_says_what_was_not_counted(people, open_zone):
     address = imported(people.auditor, a_log("acme"))
     RequestLog.objects.update(leaking=None, unknown=None, longer=None)
-    assert "was not counted when this log was imported" in shown(people.viewer.get(address))
+    assert "was not counted when this log was imported" in page_text(people.viewer.get(address))
 
 
 def test_unread_lines_make_counts_lower_bounds(people, open_zone):
     address = imported(people.auditor, a_log("acme") + "broken\n" + EVIL.replace("\x00", "") + "\n")
-    page = shown(people.viewer.get(address))
+    page = page_text(people.viewer.get(address))
     assert "1 request or more of 1 tenant" in page
     assert "Line 3" in page
     assert "every count is a lower bound" in page
@@ -319,7 +316,7 @@ def test_hostile_logs_are_only_text(people, open_zone):
         a_log(EVIL.replace(",", "")),
         name=EVIL.replace("\x00", "").replace("/", "")[:90] + ".csv",
     )
-    page = shown(people.viewer.get(address))
+    page = page_text(people.viewer.get(address))
     assert "<script>alert" not in page
     assert "\u202e" not in page
 
@@ -328,7 +325,7 @@ def test_hostile_logs_are_only_text(people, open_zone):
 def test_what_is_no_log_is_refused_in_words(people, open_zone, body):
     answer = send(people.auditor, body)
     assert answer.status_code == 422
-    assert "Nothing was imported." in shown(answer)
+    assert "Nothing was imported." in page_text(answer)
     assert not RequestLog.objects.exists()
 
 
@@ -346,20 +343,20 @@ def test_viewers_do_not_import(people, open_zone):
 
 def test_an_import_is_watched_and_cancelled(people, open_zone):
     address = send(people.auditor, a_log("acme"))["Location"]
-    page = shown(people.auditor.get(address))
+    page = page_text(people.auditor.get(address))
     assert "Waits for a worker." in page
     assert f'hx-get="{address}progress/" hx-trigger="load delay:500ms"' in page
     assert "0 lines" not in page  # it has not been looked at
     LogImport.objects.update(requested_at=timezone.now() - timedelta(minutes=1))
-    assert 'hx-trigger="every 1s"' in shown(people.auditor.get(f"{address}progress/"))
+    assert 'hx-trigger="every 1s"' in page_text(people.auditor.get(f"{address}progress/"))
     assert "Reload" in page  # without JavaScript
-    assert "requests.csv" in shown(people.auditor.get("/d/chat-large/exposure/import/"))
+    assert "requests.csv" in page_text(people.auditor.get("/d/chat-large/exposure/import/"))
     assert people.auditor.get(f"{address}cancel/").status_code == 405
     assert people.auditor.post(f"{address}cancel/")["Location"] == address
-    part = shown(people.auditor.get(f"{address}progress/"))
+    part = page_text(people.auditor.get(f"{address}progress/"))
     assert "Cancelled. Nothing was kept." in part
     assert "hx-get" not in part
-    assert "had already ended" in shown(people.auditor.post(f"{address}cancel/", follow=True))
+    assert "had already ended" in page_text(people.auditor.post(f"{address}cancel/", follow=True))
     assert not RequestLog.objects.exists()
 
 
@@ -369,15 +366,15 @@ def test_a_running_import_shows_how_far_it_is_and_a_lost_one_says_so_at_the_next
     )["Location"]
     works = LogImport.objects.all()
     works.update(state="running", seen_at=timezone.now(), rows_read=4_321, bytes_read=10, problem_count=2)
-    page = shown(people.auditor.get(f"{address}progress/"))
+    page = page_text(people.auditor.get(f"{address}progress/"))
     assert "Is being read." in page
     assert "4,321 lines" in page
     assert "2 lines could not be read" in page
     assert "<script>alert" not in page
     people.auditor.post(f"{address}cancel/")
-    assert "Stops within seconds." in shown(people.auditor.get(f"{address}progress/"))
+    assert "Stops within seconds." in page_text(people.auditor.get(f"{address}progress/"))
     works.update(seen_at=timezone.now() - timedelta(minutes=2), cancel_requested_at=None)
-    page = shown(people.auditor.get(f"{address}progress/"))
+    page = page_text(people.auditor.get(f"{address}progress/"))
     assert "Failed. The worker that read this log was lost" in page
     assert "hx-get" not in page
 
@@ -385,7 +382,7 @@ def test_a_running_import_shows_how_far_it_is_and_a_lost_one_says_so_at_the_next
 def test_an_import_that_ended_shows_its_lines_in_the_part_that_asks_again(people, open_zone):
     address = send(people.auditor, a_log("acme", "acme"))["Location"]
     tasks.import_log(LogImport.objects.get().pk)
-    part = shown(people.auditor.get(f"{address}progress/"))
+    part = page_text(people.auditor.get(f"{address}progress/"))
     assert "2 lines, " in part
     assert "See what was found" in part
     assert "hx-trigger" not in part

@@ -15,6 +15,7 @@ from kvaudit.server.inquiries.models import LogImport, LogPart
 from kvaudit.server.inquiries.request_logs import upload as receiving
 from kvaudit.server.web.kit import largest_body
 from tests.factories import a_user
+from tests.server.web.pages import page_text
 
 IMPORT = "/d/chat-large/exposure/import/"
 HEAD = b"time,prompt_tokens,tenant,id\n"
@@ -49,7 +50,7 @@ def test_a_body_above_the_limit_is_refused_unread(people, path):
     for client in (Client(), people.operator):
         answer = sent(client, path, largest_body.LARGEST + 1)
         assert answer.status_code == 413
-        page = answer.content.decode()
+        page = page_text(answer)
         assert "That is too large for this page." in page
         assert "16,777,217 bytes" in page
         assert "nothing was changed" in page
@@ -58,7 +59,7 @@ def test_a_body_above_the_limit_is_refused_unread(people, path):
 def test_a_log_above_its_own_limit_is_refused_unread_with_the_way_to_go(people, pair):
     answer = sent(people.auditor, IMPORT, 2 * 1024**3 + 2 * 1024**2)
     assert answer.status_code == 413
-    assert "manage.py request_log" in answer.content.decode()
+    assert "manage.py request_log" in page_text(answer)
 
 
 @pytest.mark.parametrize("length", ["", "-1", "many", "\u00b2"])
@@ -115,7 +116,7 @@ def test_what_came_only_in_part_leaves_nothing(people, pair):
     body = start + LOG[:2_500_000]
     answer = people.auditor.generic("POST", IMPORT, body, content_type="multipart/form-data; boundary=x")
     assert answer.status_code == 422
-    assert "The file did not come whole" in answer.content.decode()
+    assert "The file did not come whole" in page_text(answer)
     assert not LogImport.objects.exists()
     assert not LogPart.objects.exists()
 
@@ -131,7 +132,7 @@ def test_what_came_only_in_part_leaves_nothing(people, pair):
 )
 def test_a_refusal_keeps_the_form_and_nothing_else(people, pair, body, fields, said):
     answer = people.auditor.post(IMPORT, {"file": SimpleUploadedFile("a.csv", body), **fields})
-    page = answer.content.decode()
+    page = page_text(answer)
     assert answer.status_code == 422
     assert "Nothing was imported." in page
     assert said in page

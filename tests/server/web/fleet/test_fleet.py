@@ -14,22 +14,23 @@ from kvaudit.server.incidents.models import Incident
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_deployment, a_team, a_user
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 PASS = dict.fromkeys(builders.REQUIRED, "pass")
 
 
 def headline(client) -> str:
-    page = client.get("/").content.decode()
+    page = page_text(client.get("/"))
     found = re.search(r'<h1 class="lead">(.*?)</h1>', page, re.S)
     assert found
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", found[1])).strip()
 
 
 def test_nothing_known_is_said_and_an_operator_gets_a_way_to_start(people):
-    page = people.operator.get("/").content.decode()
+    page = page_text(people.operator.get("/"))
     assert "nothing is known" in page
     assert "/import/?sample=1" in page
-    assert "/import/" not in people.viewer.get("/").content.decode(), "a viewer cannot import"
+    assert "/import/" not in page_text(people.viewer.get("/")), "a viewer cannot import"
 
 
 def test_who_is_at_risk_is_named(people):
@@ -76,36 +77,36 @@ def test_who_could_make_a_channel_is_told_that_there_is_none(people, pair):
     builders.a_state(pair, {**PASS, "pool": "fail"})
     client = Client()
     client.force_login(a_user(role="admin"))
-    assert "nobody is told" in client.get("/").content.decode()
-    assert "nobody is told" not in people.viewer.get("/").content.decode()
+    assert "nobody is told" in page_text(client.get("/"))
+    assert "nobody is told" not in page_text(people.viewer.get("/"))
     create_channel(kind="email", name="ours", address="a@example.org", team=people.team, actor="system:tests")
-    assert "nobody is told" not in client.get("/").content.decode()
+    assert "nobody is told" not in page_text(client.get("/"))
 
 
 def test_what_is_not_decided_is_named_and_one_click_away(people, pair):
     builders.a_state(pair, {**PASS, "drift": "inconclusive"})
-    page = people.viewer.get("/").content.decode()
+    page = page_text(people.viewer.get("/"))
     assert "not decided: drift since" in page
     assert '<a href="/?verdict=inconclusive">1 unknown</a>' in page
 
 
 def test_the_headline_counts_everything_though_the_table_is_filtered(people):
     builders.a_fleet(people.team, 7)
-    page = people.viewer.get("/?verdict=pass").content.decode()
+    page = page_text(people.viewer.get("/?verdict=pass"))
     assert "1 of 7 deployments is at risk" in page
     assert "2 deployments of 7" in page
 
 
 def test_strangers_see_nothing_of_other_teams(people, pair):
     builders.a_state(pair, {"pool": "fail"})
-    page = people.stranger.get("/").content.decode()
+    page = page_text(people.stranger.get("/"))
     assert "chat-large" not in page
     assert "at risk:" not in page
 
 
 def test_the_danger_zone_is_drawn(people, pair):
     builders.a_state(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
-    page = people.viewer.get("/").content.decode()
+    page = page_text(people.viewer.get("/"))
     assert 'fill="url(#hatch-danger)"' in page
     assert "danger zone 681,274 to 1,048,569" in page
 
@@ -115,7 +116,7 @@ def test_filters_sort_and_search_live_in_the_address(people):
     other = a_deployment("search-small", team=a_team("zz-search"), engine="vllm")
 
     def slugs(query: str) -> list[str]:
-        page = people.operator.get(f"/?{query}").content.decode()
+        page = page_text(people.operator.get(f"/?{query}"))
         return re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)
 
     assert other.slug not in slugs("")
@@ -133,7 +134,7 @@ def test_pages_follow_each_other_without_loss(people):
     seen: list[str] = []
     address = "/?sort=name"
     for _ in range(5):
-        page = people.operator.get(address).content.decode()
+        page = page_text(people.operator.get(address))
         seen += re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)
         following = re.search(r'rel="next" href="([^"]+)"', page)
         if following is None:
@@ -142,7 +143,7 @@ def test_pages_follow_each_other_without_loss(people):
     assert seen == [f"chat-{number:03d}" for number in range(120)]
     back = re.search(r'rel="prev" href="([^"]+)"', page)
     assert back
-    page = people.operator.get("/" + back[1].replace("&amp;", "&")).content.decode()
+    page = page_text(people.operator.get("/" + back[1].replace("&amp;", "&")))
     assert re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)[0] == "chat-050"
 
 
@@ -150,7 +151,7 @@ def test_an_incident_that_is_not_closed_is_marked_on_its_deployment_and_leads_to
     builders.a_pair("calm", team=people.team)
 
     def marks() -> list[tuple[str, str]]:
-        page = people.viewer.get("/").content.decode()
+        page = page_text(people.viewer.get("/"))
         cells = re.findall(r'<a href="(/incidents/\d+/)">(.*?</a>[^<]*)</div>', page, re.S)
         assert all('<use href="#shape-' in text for _, text in cells)
         return [(address, re.sub(r"<[^>]*>", "", text)) for address, text in cells]

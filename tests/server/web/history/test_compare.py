@@ -10,6 +10,7 @@ from django.utils import timezone
 from kvaudit.server.fleet.models import NodeSnapshot
 from kvaudit.server.web.history.compare.page import flat
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 
 @pytest.fixture
@@ -33,14 +34,10 @@ def two(pair):
     return before, after
 
 
-def shown(answer):
-    return answer.content.decode()
-
-
 def test_verdicts_measures_and_fingerprints_side_by_side(people, two):
     before, after = two
     before.results.filter(check_id="version").update(measures={"pins": ["of-version-alone"]})
-    page = shown(people.viewer.get(f"/compare/?a={before.pk}&b={after.pk}"))
+    page = page_text(people.viewer.get(f"/compare/?a={before.pk}&b={after.pk}"))
     assert "1 of 1 check that both have came to another verdict: <bdi>pool</bdi>." in page
     assert f"Only run {before.pk} has <bdi>version</bdi>" in page
     assert f"Only run {after.pk} has <bdi>drift</bdi>" in page
@@ -55,14 +52,14 @@ def test_verdicts_measures_and_fingerprints_side_by_side(people, two):
 
 def test_unknown_fingerprints_are_not_equal(people, pair):
     first, second = (builders.a_run(pair, {"pool": "pass"}) for _ in range(2))
-    page = shown(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
+    page = page_text(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
     assert "is unknown: a run without readings has no fingerprint" in page
     assert "The one check that both have came to the same verdict." in page
 
 
 def test_runs_without_a_common_check_are_not_said_to_differ(people, pair):
     first, second = builders.a_run(pair, {"pool": "pass"}), builders.a_run(pair, {"version": "fail"})
-    page = shown(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
+    page = page_text(people.viewer.get(f"/compare/?a={first.pk}&b={second.pk}"))
     assert "no check in common" in page
     assert "another verdict" not in page
 
@@ -85,11 +82,11 @@ def test_odd_numbers_are_answered_in_words(people, pair, query, status):
 def test_a_stranger_cannot_compare(people, two):
     answer = people.stranger.get(f"/compare/?a={two[0].pk}&b={two[1].pk}")
     assert answer.status_code == 404
-    assert "chat-large" not in shown(answer)
+    assert "chat-large" not in page_text(answer)
 
 
 def test_the_same_run_twice_is_said(people, two):
-    assert "Both are the same run" in shown(people.viewer.get(f"/compare/?a={two[0].pk}&b={two[0].pk}"))
+    assert "Both are the same run" in page_text(people.viewer.get(f"/compare/?a={two[0].pk}&b={two[0].pk}"))
 
 
 def test_the_number_of_queries_is_fixed(people, two, django_assert_max_num_queries):

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from kvaudit.server.audits.models import Result
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
 
@@ -21,12 +22,8 @@ def told(pair):
     return pair
 
 
-def shown(answer):
-    return answer.content.decode()
-
-
 def test_every_result_is_listed_newest_first(people, told):
-    page = shown(people.viewer.get("/history/"))
+    page = page_text(people.viewer.get("/history/"))
     assert "4 results" in page
     assert page.index("do not fit the prefill pool") < page.index("holds the context")
     assert "sglang 0.5.22" in page
@@ -40,7 +37,7 @@ def test_every_result_is_listed_newest_first(people, told):
      ("check=pool&verdict=pass", 1)],
 )  # fmt: skip
 def test_filters(people, told, query, count):
-    page = shown(people.viewer.get(f"/history/?{query}"))
+    page = page_text(people.viewer.get(f"/history/?{query}"))
     if count:
         assert f"{count} result" in page
     else:
@@ -48,8 +45,8 @@ def test_filters(people, told, query, count):
 
 
 def test_a_stranger_sees_nothing(people, told):
-    assert "has a result yet" in shown(people.stranger.get("/history/"))
-    assert "/d/chat-large/" not in shown(people.stranger.get("/history/?deployment=chat-large"))
+    assert "has a result yet" in page_text(people.stranger.get("/history/"))
+    assert "/d/chat-large/" not in page_text(people.stranger.get("/history/?deployment=chat-large"))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +60,7 @@ def test_odd_filters_never_break_the_page(people, told, query):
 
 
 def test_what_made_no_sense_is_said(people, told):
-    page = shown(people.viewer.get("/history/?since=soon&verdict=green&trigger=%3Cb%3E&deployment=%00"))
+    page = page_text(people.viewer.get("/history/?since=soon&verdict=green&trigger=%3Cb%3E&deployment=%00"))
     alert = page.split('<div role="alert">', 1)[1].split("</div>", 1)[0]
     assert "“soon” is no date" in alert
     assert "no such verdict as “green”: it is one of pass, fail, inconclusive, error." in alert
@@ -71,12 +68,12 @@ def test_what_made_no_sense_is_said(people, told):
     assert "is nothing to filter by (deployment)" in alert
     assert alert.count("It was not filtered by") == 4
     assert "\x00" not in page
-    assert 'role="alert"' not in shown(people.viewer.get("/history/?since=%20&verdict=&deployment=chat"))
+    assert 'role="alert"' not in page_text(people.viewer.get("/history/?since=%20&verdict=&deployment=chat"))
 
 
 def test_hostile_text_is_shown_not_obeyed(people, told):
     Result.objects.filter(verdict="fail").update(summary=EVIL)
-    page = shown(people.viewer.get("/history/"))
+    page = page_text(people.viewer.get("/history/"))
     assert "<script>alert" not in page
     assert "\u202e" not in page
     assert "U+202E" in page

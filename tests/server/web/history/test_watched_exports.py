@@ -17,6 +17,7 @@ from kvaudit.server.inquiries.exports import watched
 from kvaudit.server.inquiries.models import Export
 from tests.factories import a_team, a_user
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,7 +58,7 @@ def taken(answer, fault):
 def page(client, address):
     answer = client.get(address)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return page_text(answer)
 
 
 @pytest.mark.parametrize("kind", ["csv", "json"])
@@ -133,10 +134,10 @@ def test_one_that_was_cancelled_before_its_download_is_not_sent(viewer):
     export, address = begin(viewer)
     viewer.post(f"{address}cancel/")
     answer = viewer.get(f"{address}file/", follow=True)
-    assert "sent already" in answer.content.decode()
+    assert "sent already" in page_text(answer)
     export.refresh_from_db()
     assert export.state == "cancelled"
-    assert "The export had already ended" in viewer.post(f"{address}cancel/", follow=True).content.decode()
+    assert "The export had already ended" in page_text(viewer.post(f"{address}cancel/", follow=True))
 
 
 def test_a_reader_who_goes_leaves_an_export_that_broke_off(viewer):
@@ -206,15 +207,15 @@ def test_odd_filters_export_all_the_same(viewer, query):
 )
 def test_filters_that_make_no_sense_are_not_exported(viewer, query):
     answer = viewer.post("/history/exports/", {"kind": "csv", "query": query}, follow=True)
-    assert "Nothing was exported." in answer.content.decode()
-    assert "\u202e" not in answer.content.decode()
+    assert "Nothing was exported." in page_text(answer)
+    assert "\u202e" not in page_text(answer)
     assert not Export.objects.exists()
 
 
 def test_what_cannot_be_begun_is_said(viewer):
     assert viewer.post("/history/exports/", {"kind": "xls"}).status_code == 404
     answer = viewer.post("/history/exports/", {"kind": "csv", "query": "q=" + "x" * 3_000}, follow=True)
-    assert "longer than an export remembers" in answer.content.decode()
+    assert "longer than an export remembers" in page_text(answer)
     assert viewer.get("/history/exports/").status_code == 405
 
 

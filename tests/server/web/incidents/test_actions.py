@@ -10,6 +10,7 @@ from django.utils import timezone
 from kvaudit.server.incidents.models import ActionItem
 from tests.factories import a_user
 from tests.server.incidents.builders import an_incident
+from tests.server.web.pages import page_text
 
 EVIL = "<script>alert(1)</script>\u202e=1+1"
 
@@ -35,7 +36,7 @@ def items(people, pair):
 def read(person, query=""):
     answer = person.get(f"/incidents/actions/{query}")
     assert answer.status_code == 200
-    return answer.content.decode()
+    return page_text(answer)
 
 
 def test_what_is_due_first_comes_first(people, items):
@@ -65,7 +66,7 @@ def test_strangers_see_none(people, items):
 
 
 def test_one_page_leads_to_the_other(people, items):
-    assert 'href="/incidents/actions/"' in people.viewer.get("/incidents/").content.decode()
+    assert 'href="/incidents/actions/"' in page_text(people.viewer.get("/incidents/"))
 
 
 def test_queries_do_not_grow(people, items, django_assert_max_num_queries):

@@ -24,6 +24,7 @@ from tests.server.incidents.builders import (
 )
 from tests.server.incidents.builders import a_result as a_finished
 from tests.server.incidents.builders import rejection_measures as measures
+from tests.server.web.pages import page_text
 
 HOSTILE = "<script>alert(1)</script>\u202e‮ [x](javascript:alert(2)) <img src=x onerror=alert(3)>"
 
@@ -37,17 +38,13 @@ def act(client, incident, name, **given):
     return client.post(f"/incidents/{incident.pk}/act/", {"act": name, **given}, follow=True)
 
 
-def shown(answer) -> str:
-    return re.sub(r"\s+", " ", answer.content.decode())
-
-
 def test_the_list_and_its_filters(people, incident):
-    page = shown(people.viewer.get("/incidents/?state=lasting&severity=critical&q=chat"))
+    page = page_text(people.viewer.get("/incidents/?state=lasting&severity=critical&q=chat"))
     assert "Verified leak on chat-large" in page
     assert "quarantined" in page
     assert "Report an incident" not in page
-    assert "Report an incident" in shown(people.operator.get("/incidents/"))
-    assert "No incident matches" in shown(people.viewer.get("/incidents/?state=closed"))
+    assert "Report an incident" in page_text(people.operator.get("/incidents/"))
+    assert "No incident matches" in page_text(people.viewer.get("/incidents/?state=closed"))
 
 
 @pytest.mark.parametrize(
@@ -61,11 +58,11 @@ def test_strangers_see_nothing_of_it(people, incident):
     for path in ("", "write/", "figure/", "document/", "export/md/"):
         assert people.stranger.get(f"/incidents/{incident.pk}/{path}").status_code == 404
     assert people.stranger.post(f"/incidents/{incident.pk}/act/", {"act": "mitigate"}).status_code == 404
-    assert "chat-large" not in shown(people.stranger.get("/incidents/"))
+    assert "chat-large" not in page_text(people.stranger.get("/incidents/"))
 
 
 def test_readers_read_and_do_nothing(people, incident):
-    page = shown(people.viewer.get(f"/incidents/{incident.pk}/"))
+    page = page_text(people.viewer.get(f"/incidents/{incident.pk}/"))
     assert "What to do now" in page
     assert 'name="act"' not in page
     for name in ("mitigate", "fix", "release", "close", "ask-override", "quarantine"):
@@ -77,7 +74,7 @@ def test_readers_read_and_do_nothing(people, incident):
 
 
 def test_the_page_says_what_is_known(people, incident):
-    page = shown(people.viewer.get(f"/incidents/{incident.pk}/"))
+    page = page_text(people.viewer.get(f"/incidents/{incident.pk}/"))
     assert "shown at 681,274 to 681,275 tokens" in page
     assert "No beginning" in page, "no valid pass before: the window has no beginning, and says so"
     assert "under quarantine" in page
@@ -91,19 +88,19 @@ def test_a_whole_incident_in_the_browser_of_an_operator(people, incident):
     act(operator, incident, "mitigate", reason="Edge limit of 600,000 set.")
     runs_version(deployment, "0.5.22")
     act(operator, incident, "fix", **{"fix-description": "Upgraded to 0.5.22, pool raised."})
-    assert "The restore gate is closed" in shown(act(operator, incident, "release"))
-    page = shown(act(operator, incident, "replay"))
+    assert "The restore gate is closed" in page_text(act(operator, incident, "release"))
+    page = page_text(act(operator, incident, "replay"))
     assert "queued as run" in page
     run = incident.replays.get().run
     a_finished(deployment, "rejection", run=run, measures=measures(refused=[681_274, 681_275]))
     the_internal_set(deployment)
-    assert "Restore gate: open" in shown(operator.get(f"/incidents/{incident.pk}/"))
-    assert "both tests pass" in shown(act(operator, incident, "release"))
+    assert "Restore gate: open" in page_text(operator.get(f"/incidents/{incident.pk}/"))
+    assert "both tests pass" in page_text(act(operator, incident, "release"))
     assert not Quarantine.objects.of(deployment).exists()
-    assert "“Summary” is empty" in shown(act(operator, incident, "close"))
+    assert "“Summary” is empty" in page_text(act(operator, incident, "close"))
     texts = dict.fromkeys(postmortem.SECTIONS, "Words of *weight*.")
     answer = operator.post(f"/incidents/{incident.pk}/write/", {"title": "A leak", **texts}, follow=True)
-    assert "<em>weight</em>" in shown(answer)
+    assert "<em>weight</em>" in page_text(answer)
     act(operator, incident, "cause", **{"cause-text": "A small pool."})
     for measure in ("responses", "tenants", "lengths"):
         act(
@@ -116,11 +113,11 @@ def test_a_whole_incident_in_the_browser_of_an_operator(people, incident):
         "action-due": "2026-12-24",
         "action-enforced_by": "check:pool",
     }
-    page = shown(act(operator, incident, "action", **given))
+    page = page_text(act(operator, incident, "action", **given))
     assert "green</span> since" in page
     item = incident.action_items.get()
     act(operator, incident, "step", item=item.pk, to="done")
-    assert "is closed" in shown(act(operator, incident, "close"))
+    assert "is closed" in page_text(act(operator, incident, "close"))
     incident.refresh_from_db()
     assert incident.state == "closed"
     # It fails again: the item of the closed incident opens by itself.
@@ -128,7 +125,7 @@ def test_a_whole_incident_in_the_browser_of_an_operator(people, incident):
     opening.consume()
     item.refresh_from_db()
     assert item.state == "reopened"
-    assert "Reopened" in shown(operator.get(f"/incidents/{incident.pk}/"))
+    assert "Reopened" in page_text(operator.get(f"/incidents/{incident.pk}/"))
 
 
 def test_an_override_by_two_people_is_seen_in_the_list(people, incident):
@@ -139,9 +136,9 @@ def test_an_override_by_two_people_is_seen_in_the_list(people, incident):
     approver = an_operator(incident.deployment, "approver")
     people.stranger.force_login(approver)
     act(people.stranger, incident, "approve", override=asked.pk, reason="The edge holds.")
-    assert "Released by override" in shown(act(people.operator, incident, "release"))
+    assert "Released by override" in page_text(act(people.operator, incident, "release"))
     for path in ("/incidents/", f"/incidents/{incident.pk}/"):
-        assert '<span class="warn">override</span>' in shown(people.viewer.get(path))
+        assert '<span class="warn">override</span>' in page_text(people.viewer.get(path))
 
 
 def test_uploading_a_result(people, incident):
@@ -151,7 +148,7 @@ def test_uploading_a_result(people, incident):
         "result-leaked": "no",
         "result-description": "poc.py",
     }
-    page = shown(act(people.operator, incident, "upload", **given))
+    page = page_text(act(people.operator, incident, "upload", **given))
     assert incident.external_results.get().evidence_id in page
 
 
@@ -167,7 +164,7 @@ def test_uploading_a_result(people, incident):
 )
 def test_times_are_typed_and_shown_in_the_viewers_zone(people, incident, zone, typed, utc):
     type(people.operating_user).objects.update(zone=zone)
-    page = shown(
+    page = page_text(
         act(
             people.operator,
             incident,
@@ -191,7 +188,7 @@ def test_a_time_that_is_twice_or_never_is_asked_again(people, incident, typed):
         **{"event-at": typed, "event-text": "x", "event-confidence": "stated"},
     )
     assert answer.status_code == 422
-    assert "note-error" in shown(answer)
+    assert "note-error" in page_text(answer)
     assert not TimelineEvent.objects.exists()
 
 
@@ -199,15 +196,15 @@ def test_an_edit_keeps_the_version_before(people, incident):
     first = {"event-at": "2026-09-09 10:00", "event-text": "Somebody rang.", "event-confidence": "stated"}
     act(people.operator, incident, "event", **first)
     row = TimelineEvent.objects.get()
-    page = shown(
+    page = page_text(
         act(people.operator, incident, "event", **{**first, "event-text": "Greta rang."}, replaces=row.pk)
     )
     assert "Edited: 1 earlier version" in page
     assert "Somebody rang." in page
     again = act(people.operator, incident, "event", **{**first, "event-text": "No."}, replaces=row.pk)
-    assert "Somebody has edited" in shown(again)
+    assert "Somebody has edited" in page_text(again)
     act(people.operator, incident, "withdraw-event", line=TimelineEvent.objects.get(valid_to=None).pk)
-    assert "1 withdrawn" in shown(people.viewer.get(f"/incidents/{incident.pk}/"))
+    assert "1 withdrawn" in page_text(people.viewer.get(f"/incidents/{incident.pk}/"))
 
 
 def test_hostile_text_does_nothing(people, incident):
@@ -216,7 +213,7 @@ def test_hostile_text_does_nothing(people, incident):
     postmortem.put_event(incident=incident, actor=operator, at=timezone.now(), text=HOSTILE, source=HOSTILE)
     postmortem.add_cause(incident=incident, actor=operator, text=HOSTILE)
     for path in ("", "document/", "document/?public=1"):
-        page = people.viewer.get(f"/incidents/{incident.pk}/{path}").content.decode()
+        page = page_text(people.viewer.get(f"/incidents/{incident.pk}/{path}"))
         assert "<script>alert" not in page
         assert "<img" not in page
         assert 'href="javascript' not in page
@@ -236,7 +233,7 @@ def test_reporting_one(people):
     deployment = a_target("chat-small", team=people.team)
     assert people.viewer.get("/incidents/new/").status_code == 403
     given = {"deployment": deployment.slug, "title": "Odd answers", "severity": "high", "quarantine": "on"}
-    page = shown(people.operator.post("/incidents/new/", given, follow=True))
+    page = page_text(people.operator.post("/incidents/new/", given, follow=True))
     assert "Odd answers" in page
     assert "under quarantine" in page
     assert people.operator.post("/incidents/new/", {**given, "severity": "awful"}).status_code == 422
@@ -254,15 +251,15 @@ def test_exports(people, incident, kind):
 
 
 def test_the_library_answers_from_the_fleet(people, incident):
-    page = shown(people.viewer.get("/library/"))
+    page = page_text(people.viewer.get("/library/"))
     assert page.count("primary source not read") == 1
     assert "No: none of 1 would have noticed." in page
     for document in library.shipped_documents():
-        inside = shown(people.viewer.get(f"/library/{document.id}/"))
+        inside = page_text(people.viewer.get(f"/library/{document.id}/"))
         assert document.title.replace("'", "’") in inside.replace("&#x27;", "’")
         assert "chat-large" in inside
         assert people.viewer.get(f"/library/{document.id}/export/md/").status_code == 200
-    assert "chat-large" not in shown(people.stranger.get("/library/cloudbleed-2017/"))
+    assert "chat-large" not in page_text(people.stranger.get("/library/cloudbleed-2017/"))
     assert people.viewer.get("/library/none/").status_code == 404
 
 
@@ -271,16 +268,16 @@ def test_importing_an_incident(people, incident):
     answer = people.operator.post(
         "/library/import/", {"file": SimpleUploadedFile("i.yaml", text)}, follow=True
     )
-    assert "is in the library" in shown(answer)
+    assert "is in the library" in page_text(answer)
     bad = people.operator.post(
         "/library/import/", {"file": SimpleUploadedFile("i.yaml", b"a: [")}, follow=True
     )
-    assert "no YAML" in shown(bad)
-    assert "Choose a YAML file" in shown(people.operator.post("/library/import/", {}, follow=True))
+    assert "no YAML" in page_text(bad)
+    assert "Choose a YAML file" in page_text(people.operator.post("/library/import/", {}, follow=True))
     refused = people.viewer.post(
         "/library/import/", {"file": SimpleUploadedFile("i.yaml", text)}, follow=True
     )
-    assert "imported by operators" in shown(refused)
+    assert "imported by operators" in page_text(refused)
 
 
 def queries(client, path) -> int:
@@ -318,11 +315,11 @@ def test_the_same_number_of_queries_however_many_rows(people, incident):
 
 
 def test_a_deployments_page_names_its_incident(people, incident):
-    page = shown(people.viewer.get("/d/chat-large/"))
+    page = page_text(people.viewer.get("/d/chat-large/"))
     assert "Under quarantine." in page
     assert f'href="/incidents/{incident.pk}/"' in page
     Incident.objects.update(state="closed", restored_at=timezone.now(), closed_at=timezone.now())
-    assert "Under quarantine" not in shown(people.viewer.get("/d/chat-large/"))
+    assert "Under quarantine" not in page_text(people.viewer.get("/d/chat-large/"))
 
 
 BROWSER = {"HTTP_ORIGIN": "http://testserver", "HTTP_SEC_FETCH_SITE": "same-origin"}
@@ -343,7 +340,7 @@ def test_where_the_page_has_no_such_form_any_more_the_error_leads_to_what_was_ty
         else {}
     )
     answer = act(people.operator, incident, name, **{field: "Typed in the night. " * 300}, **given)
-    page = answer.content.decode()
+    page = page_text(answer)
     assert answer.status_code == 422
     assert "Typed in the night. Typed" in page
     links = re.findall(r'href="#([^"]+)"', page[page.index('id="problems"') : page.index('id="kept"')])
@@ -352,7 +349,7 @@ def test_where_the_page_has_no_such_form_any_more_the_error_leads_to_what_was_ty
 
 
 def test_a_form_that_is_gone_has_no_links_to_its_fields_and_keeps_text_beside_a_large_file(people, incident):
-    empty = act(people.operator, incident, "ask-override", reason="").content.decode()
+    empty = page_text(act(people.operator, incident, "ask-override", reason=""))
     problems = empty[empty.index('id="problems"') : empty.index("</div>", empty.index('id="problems"'))]
     assert "This field is required" in problems
     assert "href" not in problems
@@ -361,7 +358,7 @@ def test_a_form_that_is_gone_has_no_links_to_its_fields_and_keeps_text_beside_a_
         "result-description": "The long script.",
         "result-file": SimpleUploadedFile("a", b"a" * 5_000_001),
     }
-    assert "The long script." in act(people.operator, incident, "upload", **given).content.decode()
+    assert "The long script." in page_text(act(people.operator, incident, "upload", **given))
 
 
 def test_who_may_not_any_more_gets_back_what_they_typed(people, incident):
@@ -369,14 +366,14 @@ def test_who_may_not_any_more_gets_back_what_they_typed(people, incident):
         f"/incidents/{incident.pk}/act/", {"act": "cause", "cause-text": "A pool of 5,328."}, **BROWSER
     )
     assert answer.status_code == 403
-    assert "A pool of 5,328." in answer.content.decode()
+    assert "A pool of 5,328." in page_text(answer)
     gone = people.operator.post(
         f"/incidents/{incident.pk}/act/",
         {"act": "event", "replaces": "99999", "event-text": "It began at ten."},
         **BROWSER,
     )
     assert gone.status_code == 404
-    assert "It began at ten." in gone.content.decode()
+    assert "It began at ten." in page_text(gone)
 
 
 def test_what_another_site_sent_is_not_repeated(people, incident):
@@ -384,4 +381,4 @@ def test_what_another_site_sent_is_not_repeated(people, incident):
         sent = people.viewer.post(
             path, {"act": "cause", "cause-text": "Sent by others."}, HTTP_ORIGIN="http://evil.example"
         )
-        assert "Sent by others." not in sent.content.decode()
+        assert "Sent by others." not in page_text(sent)

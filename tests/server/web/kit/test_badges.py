@@ -22,7 +22,7 @@ def test_every_verdict_has_its_word_and_its_shape(verdict):
 
 
 def test_the_shapes_that_are_referred_to_are_drawn_and_differ():
-    drawn = dict(re.findall(r'<symbol id="shape-(\w+)"[^>]*>(.*?)</symbol>', SHAPES.read_text()))
+    drawn = dict(re.findall(r'<symbol id="shape-(\w+)"[^>]*>(.*?)</symbol>', SHAPES.read_text(), re.DOTALL))
     assert set(drawn) == {*(verdict.value for verdict in Verdict), badges.NOT_RUN}
     assert len(set(drawn.values())) == len(drawn), "two verdicts may not share a shape"
 

@@ -10,6 +10,7 @@ from kvaudit.server.web.kit.parts.leak_explanation import mechanism_of
 from kvaudit.server.web.kit.untrusted import block, inline
 from tests.server.incidents.builders import a_result, a_target, an_incident
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 PASS = dict.fromkeys(builders.REQUIRED, "pass")
 POOL = {"danger_zone": [5_322, 8_186], "nodes": [{"role": "prefill"}, {"role": "decode"}]}
@@ -76,27 +77,27 @@ def test_only_a_critical_fail_has_shown_it():
 
 def test_a_deployment_at_risk_says_why_below_its_headline(people, pair):
     run = builders.a_state(pair, {**PASS, "pool": "fail", "canary": "fail"}, measures=builders.SHORT_POOL)
-    headline = people.viewer.get("/d/chat-large/").content.decode().partition("</section>")[0]
+    headline = page_text(people.viewer.get("/d/chat-large/")).partition("</section>")[0]
     assert "Prefill refuses prompts from 681,274 tokens on, the door lets in up to 1,048,569." in headline
     assert '<a href="/library/#KVA-001">KVA-001</a>' in headline
     assert f'Shown: <a href="/runs/{run.pk}/#check-canary">canary, run {run.pk}</a>.' in headline
     CheckState.objects.filter(check_id="canary").update(
         expired_by="capacity change", expires_at=run.created_at
     )
-    assert "Shown:" not in people.viewer.get("/d/chat-large/").content.decode()
+    assert "Shown:" not in page_text(people.viewer.get("/d/chat-large/"))
 
 
 def test_a_deployment_that_passes_has_nothing_to_explain(people, pair):
     builders.a_state(pair, PASS, measures=builders.LARGE_POOL)
-    assert "Prefill refuses prompts" not in people.viewer.get("/d/chat-large/").content.decode()
+    assert "Prefill refuses prompts" not in page_text(people.viewer.get("/d/chat-large/"))
 
 
 def test_a_run_explains_its_fail_with_what_was_known_then(people, pair):
     passed = builders.a_run(pair, {"rejection": "fail"})
     builders.a_run(pair, {"pool": "fail"}, measures=builders.SHORT_POOL)
     later = builders.a_run(pair, {"rejection": "fail", "canary": "fail"})
-    assert "Prefill refuses" not in people.viewer.get(f"/runs/{passed.pk}/").content.decode()
-    page = people.viewer.get(f"/runs/{later.pk}/").content.decode()
+    assert "Prefill refuses" not in page_text(people.viewer.get(f"/runs/{passed.pk}/"))
+    page = page_text(people.viewer.get(f"/runs/{later.pk}/"))
     assert page.count("Prefill refuses prompts from 681,274 tokens on") == 1, "told once a page"
     assert f"/runs/{later.pk}/#check-rejection" in page
 
@@ -104,19 +105,19 @@ def test_a_run_explains_its_fail_with_what_was_known_then(people, pair):
 def test_a_leak_leads_to_the_published_incident_of_its_mechanism(people):
     target = a_target("chat-xl", team=people.team)
     a_result(target, "pool", "fail", measures=builders.SHORT_POOL)
-    page = people.viewer.get(f"/incidents/{an_incident(target).pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/incidents/{an_incident(target).pk}/"))
     known = page.partition("What is known")[2].partition("</section>")[0]
     assert "Prefill refuses prompts from 681,274 tokens on" in known
     assert 'published: <a href="/library/workers-ai-glm-5-3-2026/">' in known
     assert people.viewer.get("/library/workers-ai-glm-5-3-2026/").status_code == 200
-    other = people.viewer.get(
-        f"/incidents/{an_incident(a_target('chat-s', team=people.team)).pk}/"
-    ).content.decode()
+    other = page_text(
+        people.viewer.get(f"/incidents/{an_incident(a_target('chat-s', team=people.team)).pk}/")
+    )
     assert "The same mechanism, published" not in other
 
 
 def test_advisories_lead_to_their_line_of_the_library(people):
-    assert 'id="KVA-001"' in people.viewer.get("/library/").content.decode()
+    assert 'id="KVA-001"' in page_text(people.viewer.get("/library/"))
     shown = linked(inline("affected by KVA-001 and KVA-0042 <script>KVA-004</script>"))
     assert shown == (
         '<bdi>affected by <a href="/library/#KVA-001">KVA-001</a> and KVA-0042 '

@@ -11,6 +11,7 @@ import pytest
 from kvaudit.server import clock, disk
 from kvaudit.server.audits.models import WorkerClock
 from kvaudit.server.ops import metrics
+from tests.server.web.pages import page_text
 
 HOUR = 3600
 
@@ -20,7 +21,7 @@ def heard_of(name, skew, ago=0.0):
 
 
 def notes(client, path="/"):
-    text = re.sub(r"<[^>]+>", "", client.get(path).content.decode())
+    text = re.sub(r"<[^>]+>", "", page_text(client.get(path)))
     return " ".join(text.split()).replace("&#x27;", "'").replace("&#39;", "'")
 
 

@@ -8,6 +8,7 @@ from kvaudit.server.accounts.models import Membership
 from kvaudit.server.audits.models import Plan
 from tests.factories import a_deployment, a_team
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 GOOD = {
     "name": "Nightly", "checks": ["pool", "version"], "deployments": "chat-large", "interval": "", "cron": "0 2 * * *",
@@ -27,12 +28,12 @@ def test_a_plan_is_made_and_shown(people, pair):
     ]
     assert list(plan.deployments.all()) == [pair]
     assert plan.created_by == people.operating_user
-    page = answer.content.decode()
+    page = page_text(answer)
     assert "cron 0 2 * * * (Europe/Berlin)" in page
     assert page.count("02:00:00 CE") + page.count("01:00:00 UTC") + page.count("00:00:00 UTC") >= 5, (
         "next slots"
     )
-    assert "Nightly" in people.viewer.get("/plans/").content.decode()
+    assert "Nightly" in page_text(people.viewer.get("/plans/"))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_a_plan_is_made_and_shown(people, pair):
 )
 def test_a_mistake_is_named_and_nothing_written_is_lost(people, pair, change, sentence):
     answer = people.operator.post("/plans/new/", {**GOOD, **change})
-    page = answer.content.decode().replace("&#x27;", "'")
+    page = page_text(answer).replace("&#x27;", "'")
     assert sentence in page
     assert not Plan.objects.exists()
     if "windows" not in change:
@@ -75,7 +76,7 @@ def test_all_mistakes_are_named_at_once_at_their_fields(people, pair):
 
 def test_the_form_says_what_reads_and_what_sends_and_offers_what_one_may_plan(people, pair):
     a_deployment("foreign", team=a_team())
-    page = people.operator.get("/plans/new/?deployment=chat-large").content.decode()
+    page = page_text(people.operator.get("/plans/new/?deployment=chat-large"))
     reads, sends = page.index("Passive: only reads"), page.index("Active: sends prompts as tenants")
     assert reads < page.index('value="version"') < sends < page.index('value="canary"')
     assert '<option value="chat-large" selected>chat-large</option>' in page
@@ -85,7 +86,7 @@ def test_the_form_says_what_reads_and_what_sends_and_offers_what_one_may_plan(pe
 
 def test_more_deployments_than_a_list_holds_are_typed(people, pair, monkeypatch):
     monkeypatch.setattr("kvaudit.server.web.kit.fields.MOST_OFFERED", 0)
-    page = people.operator.get("/plans/new/?deployment=chat-large").content.decode()
+    page = page_text(people.operator.get("/plans/new/?deployment=chat-large"))
     assert '<textarea name="deployments"' in page
     assert people.operator.post("/plans/new/", {**GOOD, "deployments": "chat-large, "}).status_code == 302
 
@@ -93,7 +94,7 @@ def test_more_deployments_than_a_list_holds_are_typed(people, pair, monkeypatch)
 def test_the_list_names_three_deployments_and_none_that_is_not_seen(people, pair):
     others = [a_deployment(slug, team=people.team) for slug in ("code-7b", "math-1b", "zeta")]
     builders.a_plan(pair, *others, a_deployment("elsewhere", team=a_team()))
-    page = people.viewer.get("/plans/").content.decode()
+    page = page_text(people.viewer.get("/plans/"))
     assert "chat-large, code-7b, math-1b and 2 more deployments" in page
     assert "elsewhere" not in page
 
@@ -101,7 +102,7 @@ def test_the_list_names_three_deployments_and_none_that_is_not_seen(people, pair
 def test_a_change_makes_a_version(people, pair):
     people.operator.post("/plans/new/", GOOD)
     plan = Plan.objects.get()
-    form = people.operator.get(f"/plans/{plan.series}/change/").content.decode()
+    form = page_text(people.operator.get(f"/plans/{plan.series}/change/"))
     assert 'value="0 2 * * *"' in form
     assert 'value="10 min"' in form
     people.operator.post(f"/plans/{plan.series}/change/", {**GOOD, "name": "Later", "version": plan.pk})
@@ -117,7 +118,7 @@ def test_two_people_do_not_overwrite_each_other_unseen(people, pair):
     answer = people.operator.post(
         f"/plans/{plan.series}/change/", {**GOOD, "name": "Second", "version": plan.pk}
     )
-    page = answer.content.decode()
+    page = page_text(answer)
     assert "Somebody changed this plan meanwhile" in page
     assert 'value="Second"' in page
     assert Plan.objects.current().get().name == "First"
@@ -153,8 +154,8 @@ def test_a_plan_that_reaches_other_teams_is_not_changed_from_one(people, pair):
     series = builders.a_plan(pair, elsewhere).series
     answer = people.operator.post(f"/plans/{series}/retire/")
     assert answer.status_code == 403
-    assert "teams in which you are no operator" in answer.content.decode().replace("&#x27;", "'")
-    page = people.operator.get(f"/plans/{series}/").content.decode()
+    assert "teams in which you are no operator" in page_text(answer).replace("&#x27;", "'")
+    page = page_text(people.operator.get(f"/plans/{series}/"))
     assert "elsewhere" not in page, "names of other teams' deployments stay theirs"
     assert "And 1 of other teams." in page
 
@@ -171,7 +172,7 @@ def test_plans_are_made_only_for_deployments_one_operates(people, pair):
 
 def test_an_engine_everywhere_takes_a_fleet_wide_operator(people, pair):
     answer = people.operator.post("/plans/new/", {**GOOD, "deployments": "", "engine": "sglang"})
-    assert "takes a fleet-wide operator" in answer.content.decode()
+    assert "takes a fleet-wide operator" in page_text(answer)
     answer = people.operator.post(
         "/plans/new/", {**GOOD, "deployments": "", "engine": "sglang", "team": people.team.slug}
     )

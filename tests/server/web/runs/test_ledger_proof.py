@@ -13,6 +13,7 @@ from kvaudit.server.ledger.models import Verification
 from kvaudit.server.web.runs.ledger_proof import proof_of
 from tests.recorded import recorded
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 FAIL, PASS, OPEN = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE
 
@@ -58,7 +59,7 @@ def test_a_changed_result_is_a_loud_fail(people, run, change):
     verified(entry.sequence)
     Result.objects.filter(run=run, check_id="pool").update(**change)
     assert proof(run).verdict is FAIL
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "are not those that were recorded" in page.partition('class="columns"')[0], "above everything else"
 
 
@@ -110,10 +111,10 @@ def test_only_who_may_read_the_ledger_is_led_there(people, run, client):
 
     entry = recorded(run)
     address = f"/settings/ledger/?subject=run:{run.pk}&amp;before={entry.sequence + 1}"
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert entry.digest in page
     assert address not in page
     admin = builders.as_user(client, an_admin("root"))
-    assert address in admin.get(f"/runs/{run.pk}/").content.decode()
-    listed = admin.get(address.replace("&amp;", "&")).content.decode()
+    assert address in page_text(admin.get(f"/runs/{run.pk}/"))
+    listed = page_text(admin.get(address.replace("&amp;", "&")))
     assert f'href="/runs/{run.pk}/"' in listed

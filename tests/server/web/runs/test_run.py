@@ -24,6 +24,7 @@ from tests.server.incidents.builders import a_result as a_finished
 from tests.server.incidents.builders import rejection_measures as measures
 from tests.server.web import builders
 from tests.server.web.deployment.figure_measures import canary
+from tests.server.web.pages import page_text
 
 PASS = dict.fromkeys(builders.PASSIVE, "pass")
 BODY = b'{"version": "0.5.19", "note": "\xe2\x80\xae<script>alert(1)</script>\x00"}'
@@ -31,7 +32,7 @@ BODY = b'{"version": "0.5.19", "note": "\xe2\x80\xae<script>alert(1)</script>\x0
 
 def test_a_run_says_what_it_found_what_not_and_what_to_do(people, pair):
     run = builders.a_run(pair, {**PASS, "pool": "fail"}, measures=builders.SHORT_POOL)
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "1 failed (pool), 3 passed (version, drift, exposure)" in page
     assert "What this does not prove:" in page
     assert "What to do:" in page
@@ -42,14 +43,14 @@ def test_a_run_says_what_it_found_what_not_and_what_to_do(people, pair):
 
 def test_a_missed_run_is_no_pass(people, pair):
     run = builders.a_run(pair, state="missed", trigger="schedule", slots=3)
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "Missed (3 slots)" in page
     assert "verdict-pass" not in page
 
 
 def test_a_check_without_a_result_is_named(people, pair):
     run = builders.a_run(pair, {"pool": "pass"}, checks=["pool", "version"])
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "Without a result" in page
     assert "version: not carried out" in page.replace("<bdi>", "").replace("</bdi>", "")
 
@@ -66,7 +67,7 @@ def test_a_fail_of_an_earlier_attempt_stands(people, pair):
         observed_at=first.observed_at,
     )
     type(run).objects.filter(pk=run.pk).update(attempt=2)
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     lead, _, others = page.partition("Other attempts of this run")
     assert first.summary in lead
     assert "Now it fits." in others
@@ -90,7 +91,7 @@ def test_who_may_see_read_and_cancel(people, pair):
 def test_cancelling_what_has_ended_changes_nothing(people, pair):
     run = builders.a_run(pair, PASS)
     answer = people.operator.post(f"/runs/{run.pk}/cancel/", follow=True)
-    assert "already ended" in answer.content.decode()
+    assert "already ended" in page_text(answer)
     run.refresh_from_db()
     assert run.state == "finished"
 
@@ -107,7 +108,7 @@ def test_progress_is_polled_until_the_end(people, pair):
     )
     address = f"/runs/{run.pk}/progress/?page=run"
     answer = people.viewer.get(address, headers={"HX-Request": "true"})
-    page = answer.content.decode()
+    page = page_text(answer)
     assert 'hx-trigger="every 1s"' in page
     assert "Carrying out version." in page
     assert "1 of 4 checks, 1 of 2 nodes read" in page
@@ -115,7 +116,7 @@ def test_progress_is_polled_until_the_end(people, pair):
     assert people.viewer.get(address)["Location"] == f"/runs/{run.pk}/", "without htmx: the run's page"
     type(run).objects.filter(pk=run.pk).update(state="finished", verdict="pass")
     answer = people.viewer.get(address, headers={"HX-Request": "true"})
-    assert "hx-trigger" not in answer.content.decode()
+    assert "hx-trigger" not in page_text(answer)
     assert answer["HX-Refresh"] == "true"
 
 
@@ -131,9 +132,9 @@ def test_evidence_is_for_auditors_and_is_only_text(people, pair):
     path = f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/"
     assert people.stranger.get(path).status_code == 404
     assert people.viewer.get(path).status_code == 403
-    assert path not in people.viewer.get(f"/runs/{run.pk}/").content.decode()
-    assert path in people.auditor.get(f"/runs/{run.pk}/").content.decode()
-    page = people.auditor.get(path).content.decode()
+    assert path not in page_text(people.viewer.get(f"/runs/{run.pk}/"))
+    assert path in page_text(people.auditor.get(f"/runs/{run.pk}/"))
+    page = page_text(people.auditor.get(path))
     assert "&lt;script&gt;alert(1)" in page
     assert "<script>alert" not in page
     assert "U+202E" in page
@@ -162,7 +163,7 @@ def test_evidence_that_was_altered_is_said_to_prove_nothing(people, pair):
     Evidence.objects.update(body=b"not what it was")
     answer = people.auditor.get(f"/runs/{run.pk}/evidence/{Evidence.objects.get().pk}/")
     assert answer.status_code == 500
-    assert "proves nothing any more" in answer.content.decode()
+    assert "proves nothing any more" in page_text(answer)
 
 
 def test_queries_do_not_grow_with_results(people, pair):
@@ -201,7 +202,7 @@ def asked(count: int) -> list[dict[str, str]]:
 
 
 def test_a_square_of_the_matrix_leads_to_its_request_and_answer(people, pair):
-    page = people.auditor.get(f"/runs/{active(pair, evidence=asked(40)).pk}/").content.decode()
+    page = page_text(people.auditor.get(f"/runs/{active(pair, evidence=asked(40)).pk}/"))
     leak = page.split("round 8: another request", 1)[0].rpartition('<a href="#')[2].partition('"')[0]
     row = page.partition(f'<tr id="{leak}">')[2].partition("</tr>")[0]
     assert '<td class="num">8</td>' in row
@@ -211,9 +212,9 @@ def test_a_square_of_the_matrix_leads_to_its_request_and_answer(people, pair):
 
 def test_only_a_pass_states_a_bound_and_in_percent(people, pair):
     for verdict in ("fail", "inconclusive", "error"):
-        page = people.viewer.get(f"/runs/{active(pair, verdict=verdict).pk}/").content.decode()
+        page = page_text(people.viewer.get(f"/runs/{active(pair, verdict=verdict).pk}/"))
         assert "Leaks are rarer than" not in page
-    page = people.viewer.get(f"/runs/{active(pair, verdict='pass').pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{active(pair, verdict='pass').pk}/"))
     assert "<bdi>Leaks are rarer than</bdi>" in page
     assert "<bdi>4.9 %</bdi>" in page
 
@@ -225,17 +226,17 @@ def test_hundreds_of_requests_cost_no_query_each(people, pair, django_assert_max
     with CaptureQueriesContext(connection) as few:
         people.auditor.get(f"/runs/{active(pair, evidence=asked(1)).pk}/")
     with django_assert_max_num_queries(len(few)):
-        assert people.auditor.get(address).content.decode().count("<tr id=") == 200
+        assert page_text(people.auditor.get(address)).count("<tr id=") == 200
 
 
 def test_a_run_leads_to_the_incident_that_rests_on_it(people):
     incident = an_incident(a_target("chat-xl", team=people.team))
     run = incident.citations.get().result.run
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode().partition('class="columns"')[0]
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/")).partition('class="columns"')[0]
     assert f'href="/incidents/{incident.pk}/"' in page
     assert "(open, critical) rests on what this run found." in page
     other = a_finished(incident.deployment, "pool").run
-    assert "/incidents/" not in people.viewer.get(f"/runs/{other.pk}/").content.decode().partition("<main")[2]
+    assert "/incidents/" not in page_text(people.viewer.get(f"/runs/{other.pk}/")).partition("<main")[2]
 
 
 def test_a_run_that_replayed_an_incident_and_let_it_go_says_so(people):
@@ -244,11 +245,11 @@ def test_a_run_that_replayed_an_incident_and_let_it_go_says_so(people):
     runs_version(incident.deployment, "0.5.22")
     restore.record_fix(incident=incident, actor=operator, description="Upgraded.")
     run = restore.replay(incident=incident, actor=operator).run
-    assert "was asked again in this run." in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "was asked again in this run." in page_text(people.viewer.get(f"/runs/{run.pk}/"))
     a_finished(incident.deployment, "rejection", run=run, measures=measures(refused=LEAKING_LENGTHS))
     the_internal_set(incident.deployment)
     restore.release(incident=incident, actor=operator)
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "(restored, critical) was asked again in this run and was let back on this run." in page
 
 
@@ -261,24 +262,24 @@ def test_a_cancelled_run_says_so_first(people, pair):
         cancel_requested_by=people.operating_user,
     )
     run.results.filter(check_id="version").update(summary=CANCELLED)
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     lead = " ".join(re.sub(r"<[^>]*>", " ", page.partition('class="lead">')[2].partition("</p>")[0]).split())
     name = people.operating_user.get_username()
     assert lead == f"Cancelled by {name} before it was done: 1 passed (pool), 1 not carried out (version)."
     assert f"<title>Run {run.pk}: cancelled" in page
     type(run).objects.filter(pk=run.pk).update(started_at=None)
-    assert f"Cancelled by {name} before it began." in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert f"Cancelled by {name} before it began." in page_text(people.viewer.get(f"/runs/{run.pk}/"))
 
 
 def test_an_error_of_a_cancelled_run_that_was_there_before_stays_one(people, pair):
     run = builders.a_run(pair, {"version": "error"}, state="cancelled")
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "Cancelled before it was done: 1 in error (version)." in page
 
 
 def test_a_fail_of_a_cancelled_run_is_not_hidden(people, pair):
     run = builders.a_run(pair, {"pool": "fail"}, state="cancelled")
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "headline-fail" in page
     assert "Cancelled before it was done: 1 failed (pool)." in page
 
@@ -296,7 +297,7 @@ def test_a_worker_that_fell_silent_is_said(people, pair, monkeypatch, left, atte
     run, now = builders.a_run(pair, state="running"), timezone.now()
     type(run).objects.filter(pk=run.pk).update(attempt=attempt, lease_until=now + timedelta(seconds=left))
     monkeypatch.setattr(timezone, "now", lambda: now)
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert page.count("No sign of its worker") == (2 if said else 0), "in the headline and with the progress"
     assert (said or "Reading the nodes.") in page
 
@@ -304,9 +305,9 @@ def test_a_worker_that_fell_silent_is_said(people, pair, monkeypatch, left, atte
 def test_a_run_whose_worker_was_lost_waits_for_another(people, pair):
     run = builders.a_run(pair, state="queued")
     type(run).objects.filter(pk=run.pk).update(attempt=1)
-    assert "another is to take over" in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "another is to take over" in page_text(people.viewer.get(f"/runs/{run.pk}/"))
     type(run).objects.filter(pk=run.pk).update(attempt=0)
-    assert "another is to take over" not in people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    assert "another is to take over" not in page_text(people.viewer.get(f"/runs/{run.pk}/"))
 
 
 def test_the_run_to_compare_with_has_a_check_in_common(people, pair):
@@ -315,29 +316,29 @@ def test_the_run_to_compare_with_has_a_check_in_common(people, pair):
     builders.a_run(pair, {"drift": "pass"})
     builders.a_run(pair, {"version": "error"}, state="cancelled")
     run = builders.a_run(pair, {"version": "pass", "exposure": "pass"})
-    page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert f"/compare/?a={wanted.pk}&amp;b={run.pk}" in page
     assert "The run before that carried out version, <a" in page
     alone = builders.a_run(pair, {"rejection": "pass"})
-    assert "/compare/?a=" not in people.viewer.get(f"/runs/{alone.pk}/").content.decode()
+    assert "/compare/?a=" not in page_text(people.viewer.get(f"/runs/{alone.pk}/"))
 
 
 def test_a_request_says_why_its_prompt_is_not_there_and_how_to_send_it_again(people, pair):
     run = builders.a_run(pair, {"pool": "fail"}, bodies=[BODY], seed=4_711)
     path = f"/runs/{run.pk}/evidence/{Evidence.objects.get().sha256}/"
-    assert "The prompt itself is not stored" not in people.auditor.get(path).content.decode()
+    assert "The prompt itself is not stored" not in page_text(people.auditor.get(path))
     run.kept_evidence.update(kind="request")
-    page = people.auditor.get(path).content.decode()
+    page = page_text(people.auditor.get(path))
     assert "it was drawn from the run’s seed (4711)" in page
     assert f'href="/runs/{run.pk}/#again"' in page
     type(run).objects.filter(pk=run.pk).update(state="running", verdict=None, finished_at=None)
-    assert "4711" not in people.auditor.get(path).content.decode(), "markers are still to be drawn from it"
+    assert "4711" not in page_text(people.auditor.get(path)), "markers are still to be drawn from it"
 
 
 def test_words_of_active_checks_are_explained(people, pair):
-    page = people.viewer.get(f"/runs/{active(pair).pk}/").content.decode()
+    page = page_text(people.viewer.get(f"/runs/{active(pair).pk}/"))
     assert 'href="/help/#words"' in page
-    named = people.viewer.get("/help/").content.decode()
+    named = page_text(people.viewer.get("/help/"))
     for anchor in ("words", "word-nonce", "word-marker", "word-surfacing", "word-dirtying", "word-void-trial",
                    "word-fingerprint", "word-headroom", "word-drift", "word-boundary-lengths"):  # fmt: skip
         assert named.count(f'id="{anchor}"') == 1
@@ -347,8 +348,8 @@ def test_a_queued_run_says_what_it_waits_for(people, pair):
     def said(**fields):
         run = builders.a_run(pair, state="queued", **fields)
         type(run).objects.filter(pk=run.pk).update(kind="active")
-        page = people.viewer.get(f"/runs/{run.pk}/").content.decode()
-        recent = people.viewer.get("/d/chat-large/").content.decode().partition("Recent runs")[2]
+        page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
+        recent = page_text(people.viewer.get("/d/chat-large/")).partition("Recent runs")[2]
         return page, recent
 
     for page in said():

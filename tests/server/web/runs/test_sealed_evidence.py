@@ -12,6 +12,7 @@ from kvaudit.server.audits.evidence import store as evidence
 from kvaudit.server.audits.models import Evidence, Kind, Run, RunEvidence
 from kvaudit.server.ledger.models import Entry
 from tests.server.audits.builders import a_run
+from tests.server.web.pages import page_text
 
 SECRET = "<script>the customer's account number is 4711081599221177</script>"
 
@@ -33,28 +34,28 @@ def path(pair, settings):
 def test_it_stays_closed_until_somebody_says_why(people, path):
     shown = people.auditor.get(path)
     assert shown.status_code == 200
-    assert Evidence.objects.get().sha256 in shown.content.decode()
-    assert "Open sealed text" in shown.content.decode()
+    assert Evidence.objects.get().sha256 in page_text(shown)
+    assert "Open sealed text" in page_text(shown)
     for closed in (
         shown,
         people.auditor.get(path + "?download=1"),
         people.auditor.post(path, {"reason": "  why   "}),
     ):
-        assert "4711081599221177" not in closed.content.decode()
+        assert "4711081599221177" not in page_text(closed)
     assert people.auditor.post(path, {}).status_code == 422
     assert not Entry.objects.filter(kind="evidence.opened").exists()
 
 
 def test_the_record_comes_before_the_text_and_nothing_caches_it(people, path):
     opened = people.auditor.post(path, {"reason": "the leak of May"})
-    said = opened.content.decode()
+    said = page_text(opened)
     assert "account number is 4711081599221177" in said
     assert "<script>the" not in said
     assert opened.headers["Cache-Control"] == "private, no-store"
     entry = Entry.objects.get(kind="evidence.opened")
     assert entry.subject.startswith(f"run:{Run.objects.get().pk} ")
     assert entry.subject.endswith("reason: the leak of May")
-    assert "4711081599221177" not in people.auditor.get(path).content.decode(), "closed again"
+    assert "4711081599221177" not in page_text(people.auditor.get(path)), "closed again"
 
 
 @pytest.mark.parametrize(("who", "status"), [("viewer", 403), ("stranger", 404)])
@@ -69,7 +70,7 @@ def test_without_the_key_the_page_says_so(people, path, settings):
     settings.SEAL_PRIVATE_KEY = ""
     answer = people.auditor.post(path, {"reason": "the leak of May"})
     assert answer.status_code == 409
-    assert "SEAL_PRIVATE_KEY" in answer.content.decode()
+    assert "SEAL_PRIVATE_KEY" in page_text(answer)
 
 
 @pytest.mark.parametrize(
@@ -83,14 +84,11 @@ def test_it_says_what_was_asked_and_whose_text_it_may_be(people, path, ended, sa
     RunEvidence.objects.update(
         source=f"POST /v1/completions, N+1 (8,187 tokens), tenant <b>, round 7, {ended}"
     )
-    closed = people.auditor.get(path).content.decode()
+    closed = page_text(people.auditor.get(path))
     assert "The answer to N+1, a prompt of 8,187 tokens sent as tenant &lt;b&gt; in round 7" in closed
     assert said in closed
-    assert (
-        "may be a customer’s: treat it so"
-        in people.auditor.post(path, {"reason": "the leak"}).content.decode()
-    )
+    assert "may be a customer’s: treat it so" in page_text(people.auditor.post(path, {"reason": "the leak"}))
 
 
 def test_without_a_source_that_names_its_request_nothing_is_made_up(people, path):
-    assert "The answer to" not in people.auditor.get(path).content.decode()
+    assert "The answer to" not in page_text(people.auditor.get(path))

@@ -13,6 +13,7 @@ from kvaudit.server.inquiries.models import SavedView
 from kvaudit.server.inquiries.saved_views import services
 from tests.factories import a_user, an_admin
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 EVIL = "=cmd|' /C calc'!A0<script>alert(1)</script>\u202e" + "x" * 10_000
 PAGES = {
@@ -21,10 +22,6 @@ PAGES = {
     "history": ("/history/", "verdict=fail"),
 }
 everywhere = pytest.mark.parametrize("page", PAGES)
-
-
-def shown(answer):
-    return answer.content.decode()
 
 
 def save(client, page, name="Fails", query=None, **fields):
@@ -50,13 +47,13 @@ def test_a_view_is_saved_listed_opened_and_removed(people, pair, page):
     assert (view.name, view.query, view.page, view.team) == ("Fails of pool", query, page, None)
     assert answer["Location"] == f"/views/{view.key}/"
     assert people.viewer.get(answer["Location"])["Location"] == f"{path}?{query}"
-    listed = shown(people.viewer.get(path))
+    listed = page_text(people.viewer.get(path))
     assert f'<a href="/views/{view.key}/"><bdi>Fails of pool</bdi></a>' in listed
-    assert f'<a href="/views/{view.key}/" aria-current="true">' in shown(
+    assert f'<a href="/views/{view.key}/" aria-current="true">' in page_text(
         people.viewer.get(f"{path}?{query}&q=")
     )
     for other in set(PAGES) - {page}:
-        assert "Fails of pool" not in shown(people.viewer.get(PAGES[other][0]))
+        assert "Fails of pool" not in page_text(people.viewer.get(PAGES[other][0]))
     assert people.viewer.post(f"/views/{view.key}/remove/")["Location"] == path
     assert not SavedView.objects.exists()
 
@@ -67,7 +64,7 @@ def test_a_view_of_ones_own_is_nobody_elses(people, pair, page):
     save(people.viewer, page, "Fails of pool")
     view = SavedView.objects.get()
     for client in (people.operator, people.stranger):
-        assert "Fails of pool" not in shown(client.get(path))
+        assert "Fails of pool" not in page_text(client.get(path))
         assert client.post(f"/views/{view.key}/remove/").status_code == 404
         # Whoever was handed the link may open it: it holds filters, and they see what they may see.
         assert client.get(f"/views/{view.key}/")["Location"] == f"{path}?{query}"
@@ -80,16 +77,16 @@ def test_a_shared_view_is_listed_for_the_team_and_nobody_else(people, pair, page
     save(people.operator, page, "Ours", share=people.team.slug)
     view = SavedView.objects.get()
     assert view.team == people.team
-    listed = shown(people.viewer.get(path))
+    listed = page_text(people.viewer.get(path))
     assert "<bdi>Ours</bdi>" in listed
     assert f"by <bdi>{people.operating_user.username}</bdi>" in listed
     assert "Remove the view Ours" not in listed
     assert people.viewer.post(f"/views/{view.key}/remove/").status_code == 404
-    assert "Ours" not in shown(people.stranger.get(path)).replace("hours", "")
+    assert "Ours" not in page_text(people.stranger.get(path)).replace("hours", "")
     # Saved again for oneself alone, the team no longer lists it.
     save(people.operator, page, "Ours")
     assert SavedView.objects.get().team is None
-    assert "<bdi>Ours</bdi>" not in shown(people.viewer.get(path))
+    assert "<bdi>Ours</bdi>" not in page_text(people.viewer.get(path))
 
 
 def test_a_view_is_shared_only_with_a_team_that_one_sees(people, pair):
@@ -97,7 +94,7 @@ def test_a_view_is_shared_only_with_a_team_that_one_sees(people, pair):
         answer = save(people.stranger, "fleet", share=share)
         assert answer.status_code == 422
     answer = save(people.stranger, "fleet", share=people.team.slug)
-    assert "You see no team of that name" in shown(answer)
+    assert "You see no team of that name" in page_text(answer)
     assert not SavedView.objects.exists()
 
 
@@ -109,7 +106,7 @@ def test_who_administers_the_team_may_remove_what_its_members_share(people, pair
     shared = SavedView.objects.get(name="Ours")
     assert boss.post(f"/views/{mine.key}/remove/").status_code == 404
     assert people.stranger.post(f"/views/{shared.key}/remove/").status_code == 404
-    assert "Remove the view Ours" in shown(boss.get("/"))
+    assert "Remove the view Ours" in page_text(boss.get("/"))
     assert boss.post(f"/views/{shared.key}/remove/").status_code == 302
     assert list(SavedView.objects.all()) == [mine]
 
@@ -121,7 +118,7 @@ def test_a_name_is_used_once_and_names_are_text(people, pair, page):
         save(people.operator, page, EVIL[:80], query, share=people.team.slug)
     assert SavedView.objects.get().query == "q=%3Cscript%3E&verdict=pass"
     for client in (people.operator, people.viewer):
-        listed = shown(client.get(f"{path}?q=%22%3E%3Cscript%3Ealert(1)"))
+        listed = page_text(client.get(f"{path}?q=%22%3E%3Cscript%3Ealert(1)"))
         assert "<script>alert" not in listed
         assert "\u202e" not in listed
         assert len(listed) < 60_000
@@ -131,8 +128,8 @@ def test_a_name_is_used_once_and_names_are_text(people, pair, page):
 def test_a_view_without_a_name_is_refused_in_words(people, pair, name):
     answer = save(people.viewer, "fleet", name, "verdict=fail&after=x")
     assert answer.status_code == 422
-    assert 'href="/?verdict=fail&amp;after=x"' in shown(answer), "the filters are still there"
-    assert "Give the view a name." in shown(answer)
+    assert 'href="/?verdict=fail&amp;after=x"' in page_text(answer), "the filters are still there"
+    assert "Give the view a name." in page_text(answer)
     assert not SavedView.objects.exists()
 
 
@@ -141,13 +138,13 @@ def test_limits_are_said_in_words(people, pair, monkeypatch):
     second = a_client(a_user(team=people.team))
     for number in range(3):
         answer = save(people.viewer, "fleet", f"view {number}", share=people.team.slug)
-    assert "You have 2 saved views" in shown(answer)
+    assert "You have 2 saved views" in page_text(answer)
     answer = save(second, "fleet", "one more", share=people.team.slug)
-    assert f"{people.team.slug} shares 2 views" in shown(answer)
+    assert f"{people.team.slug} shares 2 views" in page_text(answer)
     assert save(people.viewer, "fleet", "view 1", "verdict=pass", share=people.team.slug).status_code == 302
     assert SavedView.objects.get(name="view 1").query == "verdict=pass", "replacing one is no new one"
     answer = save(people.viewer, "history", "long", "q=" + "x" * 3_000)
-    assert "longer than a view can hold" in shown(answer)
+    assert "longer than a view can hold" in page_text(answer)
     assert SavedView.objects.count() == 2
 
 

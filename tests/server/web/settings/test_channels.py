@@ -16,6 +16,7 @@ from kvaudit.server.notify import delivery, services
 from kvaudit.server.notify.models import Channel, OutboxMessage
 from kvaudit.server.notify.services import create_channel, opened
 from tests.factories import a_user, an_admin
+from tests.server.web.pages import page_text
 
 pytestmark = pytest.mark.django_db
 
@@ -62,7 +63,7 @@ def a_message(channel: Channel, **fields) -> OutboxMessage:
 def read(client: Client, path: str = LIST) -> str:
     answer = client.get(path)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return page_text(answer)
 
 
 def one(channel: Channel, more: str = "") -> str:
@@ -73,7 +74,7 @@ def test_a_drawn_secret_is_shown_once_and_the_address_never(admin):
     answer = admin.post(NEW, GOOD)
     channel = Channel.objects.get()
     secret = opened(channel)[1]
-    page = answer.content.decode()
+    page = page_text(answer)
     assert secret in page
     assert "no-store" in answer["Cache-Control"]
     assert (channel.team, channel.events, opened(channel)[0]) == (None, ["fail", "error"], HOOK)
@@ -89,7 +90,7 @@ def test_a_secret_of_one_s_own_is_not_shown_at_all(admin):
     answer = admin.post(NEW, {**GOOD, "secret": "correct horse battery"}, follow=True)
     channel = Channel.objects.get()
     assert answer.redirect_chain == [(one(channel), 302)]
-    assert "correct horse" not in answer.content.decode()
+    assert "correct horse" not in page_text(answer)
     assert opened(channel)[1] == "correct horse battery"
 
 
@@ -115,13 +116,13 @@ def test_a_secret_of_one_s_own_is_not_shown_at_all(admin):
 def test_a_mistake_is_named_and_nothing_is_made(admin, change, sentence):
     answer = admin.post(NEW, {**GOOD, **change})
     assert answer.status_code == 422
-    assert sentence in answer.content.decode()
+    assert sentence in page_text(answer)
     assert not Channel.objects.exists()
 
 
 def test_an_administrator_of_a_team_makes_channels_for_it_alone(people, team_admin):
     assert "every team" not in read(team_admin, NEW)
-    assert "This field is required" in team_admin.post(NEW, GOOD).content.decode()
+    assert "This field is required" in page_text(team_admin.post(NEW, GOOD))
     team_admin.post(NEW, {**GOOD, "team": people.team.slug})
     channel = Channel.objects.get()
     assert channel.team == people.team
@@ -179,7 +180,7 @@ def test_there_is_one_way_to_the_first_channel_and_to_the_next(admin):
 def test_a_test_is_followed_from_waiting_to_delivered(admin):
     channel = a_channel()
     answer = admin.post(one(channel, "test/"), follow=True)
-    page = answer.content.decode()
+    page = page_text(answer)
     assert "Waits for a worker." in page
     part = re.search(r'hx-get="([^"]+)" hx-trigger="every 1s"', page)
     assert part is not None
@@ -210,7 +211,7 @@ def test_a_failed_test_says_why_and_goes_on(admin, settings):
 def test_a_channel_that_is_off_keeps_what_waits(admin):
     channel = a_channel()
     admin.post(one(channel, "switch/"), {"enabled": "no"})
-    page = admin.post(one(channel, "test/"), follow=True).content.decode()
+    page = page_text(admin.post(one(channel, "test/"), follow=True))
     assert "The channel is off: it waits until the channel is switched on." in page
     assert "1 message waits for it." in page
     assert "hx-trigger" not in page
@@ -233,7 +234,7 @@ def test_what_was_given_up_is_tried_once_more(admin, settings):
     delivery.deliver_due()
     message.refresh_from_db()
     assert (message.state, message.attempts) == ("sent", 13)
-    page = admin.post(one(channel, f"messages/{message.pk}/again/"), follow=True).content.decode()
+    page = page_text(admin.post(one(channel, f"messages/{message.pk}/again/"), follow=True))
     assert "It was delivered meanwhile." in page
     assert OutboxMessage.objects.get().state == "sent"
     assert Entry.objects.filter(kind="message.tried_again").count() == 1
@@ -249,7 +250,7 @@ def test_a_message_that_nobody_takes_is_said(admin):
 def test_a_removed_channel_is_gone_with_its_messages(admin):
     channel = a_channel(name="<b>gone</b>")
     a_message(channel)
-    page = admin.post(one(channel, "remove/"), follow=True).content.decode()
+    page = page_text(admin.post(one(channel, "remove/"), follow=True))
     assert "was removed" in page
     assert "<b>gone" not in page
     assert not OutboxMessage.objects.exists()

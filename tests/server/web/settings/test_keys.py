@@ -11,12 +11,13 @@ from kvaudit.server.fleet.models import Tenant
 from kvaudit.server.fleet.services import set_tenant_key
 from tests.factories import a_user, an_admin
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 KEYS = "/settings/keys/"
 
 
 def row_of(client: Client, slug: str, query: str = "") -> str:
-    page = client.get(KEYS + query).content.decode()
+    page = page_text(client.get(KEYS + query))
     return next((row for row in page.split("<tr>") if f"/d/{slug}/" in row), "")
 
 

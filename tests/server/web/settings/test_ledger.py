@@ -20,6 +20,7 @@ from kvaudit.server.ledger.models import Entry, Verification
 from kvaudit.server.ledger.services import Act, record, record_all
 from tests.factories import a_user
 from tests.server.ledger.test_chain_check import tamper
+from tests.server.web.pages import page_text
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db
@@ -41,7 +42,7 @@ def auditor() -> Client:
 def read(client: Client, query: str = "") -> str:
     answer = client.get(f"{PAGE}{query}")
     assert answer.status_code == 200
-    return answer.content.decode()
+    return page_text(answer)
 
 
 @pytest.mark.parametrize("path", ADDRESSES)
@@ -63,7 +64,7 @@ def test_an_unverified_ledger_is_unknown_and_a_verified_one_intact(auditor):
     assert "that nobody has verified yet" in before
     answer = auditor.post(f"{PAGE}verify/", follow=True)
     assert answer.redirect_chain == [(PAGE, 302)]
-    waiting = answer.content.decode()
+    waiting = page_text(answer)
     assert "Waits for a worker" in waiting
     assert 'hx-trigger="every 1s"' in waiting
     work = Verification.objects.get()
@@ -72,7 +73,7 @@ def test_an_unverified_ledger_is_unknown_and_a_verified_one_intact(auditor):
     Verification.objects.update(started_at=work.asked_at, seen_at=work.asked_at - timedelta(minutes=2))
     assert "Its worker was lost" in read(auditor)
     tasks.verify(work.pk)
-    part = auditor.get(f"{PAGE}state/").content.decode()
+    part = page_text(auditor.get(f"{PAGE}state/"))
     assert "headline-pass" in part
     assert "hx-trigger" not in part
     after = read(auditor)

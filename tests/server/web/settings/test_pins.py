@@ -12,6 +12,7 @@ from kvaudit.server.fleet.services import set_pin
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_deployment, a_node, a_user
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 LIST, ONE = "/settings/pins/", "/settings/pins/chat-large/"
 GOOD = {"act": "set", "engine": "sglang", "wanted": ">=0.5.23", "reason": "KVA-001"}
@@ -26,7 +27,7 @@ def fleetwide(role: str = "operator") -> Client:
 def read(client: Client, path: str = LIST) -> str:
     answer = client.get(path)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return page_text(answer)
 
 
 def test_the_list_says_what_runs_against_which_pin(people, pair):
@@ -44,15 +45,15 @@ def test_a_pin_is_set_with_its_reason_and_ended(people, pair):
     assert answer.redirect_chain == [(ONE, 302)]
     pin = Pin.objects.get()
     assert (pin.deployment, pin.specifier, pin.reason) == (pair, ">=0.5.23", "KVA-001")
-    page = answer.content.decode()
+    page = page_text(answer)
     assert "outside its pin" in page
     assert f"by <bdi>user:{people.operating_user.get_username()}</bdi>" in page
     assert "The next run of the check version judges by it." in page
-    ended = people.operator.post(ONE, {"act": "end", "engine": "sglang"}, follow=True).content.decode()
+    ended = page_text(people.operator.post(ONE, {"act": "end", "engine": "sglang"}, follow=True))
     assert "The pin of sglang has ended." in ended
     assert "Earlier pins of this deployment" in ended
     assert not Pin.objects.current().exists()
-    again = people.operator.post(ONE, {"act": "end", "engine": "sglang"}, follow=True).content.decode()
+    again = page_text(people.operator.post(ONE, {"act": "end", "engine": "sglang"}, follow=True))
     assert "There was no such pin any more." in again
     assert Entry.objects.filter(kind="pin.ended").count() == 1
 
@@ -99,7 +100,7 @@ def test_an_engine_without_pin_is_said_to_have_none(people, pair):
 def test_the_fleet_s_pin_is_set_by_who_operates_every_team(people, pair):
     assert people.operator.post(LIST, GOOD).status_code == 403
     client = fleetwide()
-    page = client.post(LIST, GOOD, follow=True).content.decode()
+    page = page_text(client.post(LIST, GOOD, follow=True))
     assert "The pin is sglang&gt;=0.5.23 now." in page
     assert Pin.objects.get().deployment is None
     assert "the fleet’s" in page
@@ -140,7 +141,7 @@ def test_versions_and_ranges_are_understood(people, pair, wanted, kept):
 def test_a_mistake_is_named_and_nothing_is_set(people, pair, change):
     answer = people.operator.post(ONE, {**GOOD, **change})
     assert answer.status_code == 422
-    page = answer.content.decode()
+    page = page_text(answer)
     assert "Nothing was saved" in page
     assert "<script>alert" not in page
     assert not Pin.objects.exists()
@@ -189,7 +190,7 @@ def test_both_pages_take_as_many_queries_for_any_fleet(people, pair, django_asse
 
 
 def test_the_deployment_leads_to_its_pins(people, pair):
-    assert f'href="{ONE}"' in people.viewer.get("/d/chat-large/").content.decode()
+    assert f'href="{ONE}"' in page_text(people.viewer.get("/d/chat-large/"))
 
 
 def test_a_retired_deployment_still_shows_its_pins(people):
@@ -204,7 +205,7 @@ def test_a_pin_for_an_engine_that_nothing_reads_is_refused(people, pair):
     """It would decide nothing; one that the release before took can still be ended."""
     Pin.objects.create(engine="sglnag", specifier=">=1", set_by="ada")
     answer = fleetwide().post("/settings/pins/", {"engine": "sglnag", "wanted": ">=0.5.22", "reason": ""})
-    assert "did you mean sglang?" in answer.content.decode()
+    assert "did you mean sglang?" in page_text(answer)
     fleetwide().post("/settings/pins/", {"act": "end", "engine": "sglnag"})
     assert not Pin.objects.current().filter(engine="sglnag").exists()
     with pytest.raises(ValueError, match="did you mean sglang"):

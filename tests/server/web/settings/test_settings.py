@@ -10,6 +10,7 @@ from kvaudit.server.fleet.services import pause_probes
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_user, an_admin
 from tests.server.web import builders
+from tests.server.web.pages import page_text
 
 
 def as_(user) -> Client:
@@ -19,7 +20,7 @@ def as_(user) -> Client:
 
 
 def test_an_administrator_reaches_every_setting(people, pair):
-    page = as_(an_admin()).get("/settings/").content.decode()
+    page = page_text(as_(an_admin()).get("/settings/"))
     for address in ("/import/", "/plans/", "/plans/#probes", "/checklist/", "/zone/", "/password/"):
         assert f'href="{address}"' in page
     assert "none, so nobody is told" in page
@@ -28,20 +29,20 @@ def test_an_administrator_reaches_every_setting(people, pair):
 
 def test_a_reader_is_told_who_may_and_learns_nothing_of_others(people, pair):
     create_channel(kind="email", name="x", address="a@example.org", actor="system:tests")
-    page = people.viewer.get("/settings/").content.decode()
+    page = page_text(people.viewer.get("/settings/"))
     assert 'href="/import/"' not in page
     for sentence in ("Managed by administrators.", "Read by auditors of every team.", "1 deployment;"):
         assert sentence in page
     assert "1 channel" not in page
-    assert "0 deployments;" in as_(a_user()).get("/settings/").content.decode()
+    assert "0 deployments;" in page_text(as_(a_user()).get("/settings/"))
 
 
 def test_what_needs_a_hand_is_marked(people, pair):
-    before = people.operator.get("/settings/").content.decode()
+    before = page_text(people.operator.get("/settings/"))
     assert "not paused" in before
     builders.a_plan(pair)
     pause_probes(actor=people.operating_user, deployment=pair)
-    after = people.operator.get("/settings/").content.decode()
+    after = page_text(people.operator.get("/settings/"))
     assert '<span class="warn">look</span> <bdi>1 deployment paused</bdi>' in after
     assert "<bdi>1 plan</bdi>" in after
 

@@ -16,6 +16,7 @@ from kvaudit.server.accounts.models import ApiToken, User
 from kvaudit.server.accounts.tokens import create_token
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_deployment, a_team, a_user, an_admin
+from tests.server.web.pages import page_text
 
 TOKENS = "/settings/tokens/"
 FORM = {"name": "pipeline", "scopes": ["gate", "read"], "lives": "90"}
@@ -29,7 +30,7 @@ def as_(user: User) -> Client:
 
 def made(client: Client, **form: object) -> tuple[str, list[str]]:
     """(the page, its shell lines)."""
-    page = client.post(TOKENS, {**FORM, **form}).content.decode()
+    page = page_text(client.post(TOKENS, {**FORM, **form}))
     return page, [unescape(each) for each in re.findall(r'aria-labelledby="line-\d+">([^<]+)<', page)]
 
 
@@ -42,7 +43,7 @@ def test_a_token_is_shown_once_with_lines_that_work(people, pair, settings):
     token = ApiToken.objects.get()
     assert (token.owner, token.scopes) == (people.operating_user, ["gate", "read"])
     assert timedelta(days=89) < token.expires_at - timezone.now() < timedelta(days=91)
-    listed = people.operator.get(TOKENS).content.decode()
+    listed = page_text(people.operator.get(TOKENS))
     assert secret not in listed
     assert token.prefix in listed
     assert secret not in repr(list(Entry.objects.values_list()))
@@ -95,7 +96,7 @@ def test_one_sees_ones_own_and_an_administrator_all(people):
         assert b"mine" not in client.get(TOKENS).content
         assert client.post(f"{TOKENS}{mine.pk}/revoke/").status_code == 404
     chief = as_(an_admin())
-    page = chief.get(f"{TOKENS}?q={people.operating_user.username}").content.decode()
+    page = page_text(chief.get(f"{TOKENS}?q={people.operating_user.username}"))
     assert "mine" in page
     assert f'data-label="Owner"><bdi>{people.operating_user.username}</bdi>' in page
     answer = chief.post(f"{TOKENS}{mine.pk}/revoke/", follow=True)
@@ -115,21 +116,21 @@ def test_ended_tokens_say_why(people):
     create_token(owner=gone, name="orphan", scopes=["read"], actor="system:tests")
     User.objects.filter(pk=gone.pk).update(is_active=False)
     chief = as_(an_admin())
-    page = chief.get(TOKENS).content.decode()
+    page = page_text(chief.get(TOKENS))
     assert "still" in page
     assert "over" not in re.findall(r"<bdi>(\w+)</bdi>", page)
-    page = chief.get(f"{TOKENS}?state=ended").content.decode()
+    page = page_text(chief.get(f"{TOKENS}?state=ended"))
     for name, why in (("over", "expired"), ("stopped", "revoked"), ("orphan", "owner deactivated")):
         assert f'<bdi>{name}</bdi> <span class="tag">{why}</span>' in page
     assert "<bdi>still</bdi>" not in page
-    assert "<bdi>still</bdi>" in chief.get(f"{TOKENS}?state=all").content.decode()
+    assert "<bdi>still</bdi>" in page_text(chief.get(f"{TOKENS}?state=all"))
     for odd in ("after=zzz", "before=99999999999999999999", "state=green", "q=%00", "after=-1"):
         assert chief.get(f"{TOKENS}?{odd}").status_code == 200
 
 
 def test_hostile_names_stay_words(people):
     page, _ = made(people.operator, name="<script>alert(1)</script>\u202e=1+1")
-    for shown in (page, people.operator.get(TOKENS).content.decode()):
+    for shown in (page, page_text(people.operator.get(TOKENS))):
         assert "<script>alert" not in shown
         assert "U+202E" in shown
 

@@ -13,6 +13,7 @@ from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
 from kvaudit.server.ledger.models import Entry
 from tests.factories import a_team, a_user, an_admin
+from tests.server.web.pages import page_text
 
 USERS = "/settings/users/"
 EVIL = "<script>alert(1)</script>\u202e"
@@ -43,7 +44,7 @@ def test_an_administrator_sees_everybody_with_their_roles(people, chief):
     a_user("bystander")
     a_user("gone", team=people.team, role="approver")
     User.objects.filter(username="gone").update(is_active=False)
-    page = as_(chief).get(USERS).content.decode()
+    page = page_text(as_(chief).get(USERS))
     assert f"<bdi>operator</bdi> in <bdi>{people.team.slug}</bdi>" in page
     assert "no role: sees nothing" in page
     assert re.search(r"gone</bdi></a> <span class=\"tag\">deactivated", page)
@@ -72,14 +73,14 @@ def test_pages_of_users_go_on_where_the_last_ended(chief):
     for number in range(130):
         User.objects.create(username=f"user-x{number:03d}")
     client = as_(chief)
-    first = client.get(USERS).content.decode()
+    first = page_text(client.get(USERS))
     assert "user-x098" in first
     assert "user-x099" not in first
     following = re.search(r'rel="next" href="([^"]+)"', first)
-    second = client.get(USERS + following[1]).content.decode()
+    second = page_text(client.get(USERS + following[1]))
     assert "user-x099" in second
     assert "user-x098" not in second
-    back = client.get(USERS + re.search(r'rel="prev" href="([^"]+)"', second)[1]).content.decode()
+    back = page_text(client.get(USERS + re.search(r'rel="prev" href="([^"]+)"', second)[1]))
     assert "user-x098" in back
     assert 'rel="prev"' not in back
 
@@ -90,10 +91,10 @@ def test_whoever_manages_one_team_sees_its_members_and_nothing_of_other_teams(pe
     services.grant_role(user=member, team=other, role=services.Role.ADMIN, actor="system:tests")
     outsider = a_user("outsider", team=other)
     client = as_(local)
-    page = client.get(USERS).content.decode()
+    page = page_text(client.get(USERS))
     assert "member" in page
     assert "outsider" not in page
-    assert "secret-project" not in page + client.get(of(member)).content.decode()
+    assert "secret-project" not in page + page_text(client.get(of(member)))
     assert client.get(of(outsider)).status_code == 404
     assert client.post(of(member), {"act": "revoke", "team": other.slug}).status_code == 404
     assert client.get("/settings/users/new/").status_code == 403
@@ -120,7 +121,7 @@ def test_a_user_is_made_with_a_password_that_is_shown_once(people, chief):
     client = as_(chief)
     sent = {"username": "ada", "email": "ada@example.org", "where": people.team.slug, "role": "operator"}
     answer = client.post("/settings/users/new/", sent)
-    page = answer.content.decode()
+    page = page_text(answer)
     password = re.search(r"One-time password</dt><dd><code[^>]*>([^<]+)<", page)[1]
     assert "no-store" in answer["Cache-Control"]
     ada = User.objects.get(username="ada")
@@ -128,7 +129,7 @@ def test_a_user_is_made_with_a_password_that_is_shown_once(people, chief):
     assert ada.must_change_password
     assert can(ada, "run_audits", people.team)
     for path in (of(ada), USERS):
-        assert password not in client.get(path).content.decode()
+        assert password not in page_text(client.get(path))
     assert password not in "".join(str(morsel) for morsel in client.cookies.values())
     assert password not in repr(list(Entry.objects.values_list()))
     again = client.post("/settings/users/new/", sent)
@@ -200,7 +201,7 @@ def test_the_last_administrator_stays(chief):
         {"act": "grant", "where": "*", "role": "viewer"},
         {"act": "reset"},
     ):
-        page = client.post(of(chief), sent, follow=True).content.decode()
+        page = page_text(client.post(of(chief), sent, follow=True))
         assert "no administrator" in page or "yourself" in page or "Your own" in page
     chief = User.objects.get(pk=chief.pk)
     assert chief.is_active
@@ -223,7 +224,7 @@ def test_a_login_ends_and_begins_again(people, chief):
     client.post(of(ada), {"act": "reactivate"})
     hers = as_(ada)
     assert hers.get("/").status_code == 200
-    page = client.post(of(ada), {"act": "reset"}).content.decode()
+    page = page_text(client.post(of(ada), {"act": "reset"}))
     password = re.search(r"One-time password</dt><dd><code[^>]*>([^<]+)<", page)[1]
     assert User.objects.get(pk=ada.pk).check_password(password)
     assert hers.get("/")["Location"].startswith("/login/"), "sessions end with the old password"
@@ -231,7 +232,7 @@ def test_a_login_ends_and_begins_again(people, chief):
 
 def test_everybody_has_an_account_page(people, local):
     assert b"<bdi>viewer</bdi> in <a" in people.viewer.get("/settings/account/").content
-    page = as_(local).get("/settings/account/").content.decode()
+    page = page_text(as_(local).get("/settings/account/"))
     assert f'<bdi>admin</bdi> in <a href="/settings/teams/{people.team.slug}/">' in page
     for address in ("/zone/", "/password/", "/settings/tokens/"):
         assert f'href="{address}"' in page

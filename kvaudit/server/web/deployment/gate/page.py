@@ -8,7 +8,8 @@ from datetime import datetime
 
 from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict, roll_up
-from kvaudit.server.audits.state.status import DeploymentStatus, status_of
+from kvaudit.server.audits.state.deployment_status import DeploymentStatus
+from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate
 from kvaudit.server.web.kit.parts.reproduce import Reproduction, gate_line

@@ -126,7 +126,7 @@ def _import_or_404(request: SignedIn, slug: str, pk: int) -> LogImport:
     deployment = deployment_or_404(request.user, slug)
     require(request.user, "read_evidence", deployment.team, NOT_YOURS)
     works = LogImport.objects.of(deployment).select_related("log", "requested_by", "deployment__team")
-    work = get_object_or_404(works, pk=min(pk, 2**63 - 1))
+    work = get_object_or_404(works, pk=pk)
     if work.live and import_queue.close_lost(only=work):
         work = works.get(pk=work.pk)
     return work
@@ -205,4 +205,4 @@ def _lines(log: RequestLog) -> Iterator[tuple[object, ...]]:
 
 def _log_or_404(deployment: Deployment, pk: int) -> RequestLog:
     logs = RequestLog.objects.of(deployment).select_related("imported_by")
-    return get_object_or_404(logs, pk=min(pk, 2**63 - 1))
+    return get_object_or_404(logs, pk=pk)

@@ -146,7 +146,7 @@ def _manager(request: SignedIn) -> None:
 
 def _channel_or_404(request: SignedIn, pk: int) -> Channel:
     managed = Channel.objects.visible_to(request.user).select_related("team")
-    return get_object_or_404(managed, pk=min(pk, 2**63 - 1))
+    return get_object_or_404(managed, pk=pk)
 
 
 def _chosen(request: SignedIn, channel: Channel) -> OutboxMessage | None:

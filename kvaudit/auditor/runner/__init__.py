@@ -7,29 +7,23 @@ deadline are looked at before every step. An exception inside a check becomes th
 from __future__ import annotations
 
 import asyncio
-import logging
-import traceback
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kvaudit.auditor import checks as registry
-from kvaudit.auditor.checks.contract import Anonymous, Audit, History, NodeSeen
+from kvaudit.auditor.checks.contract import Audit, History, NodeSeen
 from kvaudit.auditor.checks.node_coverage import naming_unread
-from kvaudit.auditor.engines import fetch
-from kvaudit.auditor.engines.contract import Adapter
+from kvaudit.auditor.runner.reading import Anonymously, broke, log_defect, read_node
 from kvaudit.auditor.targets import Node, Target
-from kvaudit.auditor.transport import Client, KeyForElsewhere, Limits, TransportError, redact_text, secrets_of
+from kvaudit.auditor.transport import KeyForElsewhere
 from kvaudit.auditor.verdict import Result, Verdict
 
 if TYPE_CHECKING:  # imported when an active check is asked for: the gate starts without
     from kvaudit.auditor.prober import Permission
     from kvaudit.auditor.prober.probe_set import ProbeSet
-
-log = logging.getLogger(__name__)
 
 GRACE = 5.0
 """Seconds past the deadline in which an active check may end by itself and keep what it has seen."""
@@ -114,7 +108,13 @@ async def run(
             history=history,
             complete=target.complete,
             expected_roles=frozenset(node.role for node in target.nodes if node.role),
-            ask_anonymously=_AnonymousClient(target.nodes, budget, open_clients, brake).ask,
+            ask_anonymously=Anonymously(
+                target.nodes,
+                open_clients,
+                brake.left,
+                seconds=budget.node_seconds,
+                concurrency=budget.concurrency,
+            ).ask,
             replayed=permission.replayed if permission is not None else (),
         )
         # What was read is judged even when reading took all of the time: one node that hangs must not hide the others.
@@ -198,97 +198,6 @@ async def _read_nodes(nodes: Sequence[Node], budget: Budget, brake: _Brake) -> A
         await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
-    """One node, read over a client of its own. Whatever goes wrong becomes its ``problem``."""
-    try:
-        adapters, allow = _adapters(node.engine, node.pointers)
-        async with _client(node, allow, seconds=seconds) as client:
-            got = await fetch.read_node(
-                client, adapters, declared=node.engine not in ("", "auto"), seconds=seconds
-            )
-    except (TransportError, ValueError) as error:
-        return NodeSeen(node.name, node.url, node.role, problem=redact_text(str(error)))
-    except Exception as error:  # noqa: BLE001
-        # An adapter must never raise; if one does, this node is an error and the others go on.
-        _log_defect(f"reading node {node.name} failed")
-        return NodeSeen(node.name, node.url, node.role, problem=_broke(f"Reading {node.url}", error))
-    return NodeSeen(
-        node.name,
-        node.url,
-        node.role,
-        facts=got.facts,
-        problem=got.problem,
-        evidence=got.evidence,
-        transient=got.transient,
-    )
-
-
-@lru_cache(maxsize=256)
-def _adapters(
-    engine: str, pointers: tuple[tuple[str, str], ...]
-) -> tuple[tuple[Adapter, ...], frozenset[tuple[str, str]]]:
-    """The adapters for a declared engine and their allow-list; ValueError when there is no such engine."""
-    adapters = fetch.adapters_for(engine, pointers)
-    return adapters, fetch.allowed(adapters)
-
-
-def _client(
-    node: Node, allow: frozenset[tuple[str, str]], *, seconds: float, anonymous: bool = False
-) -> Client:
-    """A client for this node; ``anonymous`` leaves out headers and client certificate."""
-    usual = Limits()
-    limits = Limits(
-        min(usual.total, seconds),
-        min(usual.connect, seconds * 0.6),
-        min(usual.read, seconds * 0.6),
-        usual.body,
-    )
-    credentials = node.credentials
-    return Client(
-        node.url,
-        allow=allow,
-        headers=() if anonymous else credentials.headers_for(node.url),
-        ca_file=credentials.ca_file,
-        client_cert="" if anonymous else credentials.client_cert,
-        client_key="" if anonymous else credentials.client_key,
-        tls_folder=credentials.tls_folder,
-        redact=secrets_of(credentials.headers),
-        limits=limits,
-    )
-
-
-class _AnonymousClient:
-    """Asks allow-listed GETs of a node without any credential; one extra client per node, on demand."""
-
-    def __init__(
-        self, nodes: Sequence[Node], budget: Budget, open_clients: AsyncExitStack, brake: _Brake
-    ) -> None:
-        self._brake = brake
-        self._nodes = {node.name: node for node in nodes}
-        self._budget = budget
-        self._open = open_clients
-        self._clients: dict[str, Client] = {}
-        self._slots = asyncio.Semaphore(budget.concurrency)
-
-    async def ask(self, name: str, path: str) -> Anonymous:
-        try:
-            async with asyncio.timeout(max(self._brake.left(), 0.0)), self._slots:
-                response = await (await self._client(name)).get(path)
-        except TimeoutError:
-            return Anonymous(0, problem="The run's time was over before this was answered.")
-        except TransportError as error:
-            return Anonymous(0, problem=str(error))
-        return Anonymous(response.status, response.body, exposed=response.exposed)
-
-    async def _client(self, name: str) -> Client:
-        if name not in self._clients:
-            node = self._nodes[name]
-            _, allow = _adapters(node.engine, node.pointers)
-            client = _client(node, allow, seconds=self._budget.node_seconds, anonymous=True)
-            self._clients[name] = await self._open.enter_async_context(client)
-        return self._clients[name]
-
-
 async def _probe_set(
     target: Target,
     checks: Sequence[str],
@@ -338,8 +247,8 @@ async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | 
         return _not_asked(check_id, str(error))
     except Exception as error:  # noqa: BLE001
         # A defect of ours says nothing about the target: error, never pass, and the other checks go on.
-        _log_defect(f"check {check_id} failed")
-        return _not_run(check_id, _broke(f"The check {check_id}", error))
+        log_defect(f"check {check_id} failed")
+        return _not_run(check_id, broke(f"The check {check_id}", error))
     return result
 
 
@@ -380,14 +289,3 @@ def _not_installed(check: str, missing: Sequence[str]) -> Result:
         next="Install kvaudit[stats], or leave this check out.",
         does_not_prove="Nothing was learnt about the target.",
     )
-
-
-def _log_defect(what: str) -> None:
-    """The traceback into the log, redacted: an exception may quote what a node answered."""
-    log.error("%s\n%s", what, redact_text(traceback.format_exc()))
-
-
-def _broke(what: str, error: Exception) -> str:
-    """A sentence for a defect of kvaudit itself; the traceback is in the log."""
-    said = redact_text(str(error))[:200]
-    return f"{what} broke inside kvaudit ({type(error).__name__}{': ' + said if said else ''})."
