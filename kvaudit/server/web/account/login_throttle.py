@@ -36,7 +36,7 @@ PACE, ACCOUNT_PACE = 30, 10
 """Seconds between two attempts of what is slowed."""
 
 COOKIE = "kvaudit_device"
-_SALT = "kvaudit.server.web.known-device"
+_SALT = "kvaudit.web.known-device"
 _KNOWN_FOR = timedelta(days=180)
 
 
