@@ -272,6 +272,7 @@ def test_own_items_are_versions(stage: Stage) -> None:
     [
         ({"key": "1"}, "begins with a letter"),
         ({"key": "A"}, "shipped checklist"),
+        ({"key": "Q"}, "longer key, like Q1"),
         ({"key": "k 1"}, "begins with a letter"),
         ({"title": " "}, "title and a rule"),
         ({"checks": ["nonsense"]}, "no check called 'nonsense'"),
