@@ -83,7 +83,7 @@ KVAUDIT_TLS_FOLDER = _env.folder("KVAUDIT_TLS_FOLDER")
 SEAL_PUBLIC_KEY = _env.seal_key("SEAL_PUBLIC_KEY")
 SEAL_PRIVATE_KEY = _env.seal_key("SEAL_PRIVATE_KEY")
 
-# How long somebody's word may stand in for a checklist item (kvaudit.server.checklists.options).
+# How long somebody's word may stand in for a checklist item (kvaudit.server.checklists.time_limits).
 WAIVER_LONGEST_DAYS = _env.number("WAIVER_LONGEST_DAYS", 90, 1, 366)
 ATTESTATION_LONGEST_DAYS = _env.number("ATTESTATION_LONGEST_DAYS", 366, 1, 731)
 EXPIRY_WARNING_DAYS = _env.number("EXPIRY_WARNING_DAYS", 14, 1, 90)

@@ -30,7 +30,7 @@ from kvaudit.auditor.transport.errors import (
     TransportError,
     Unreachable,
 )
-from kvaudit.auditor.transport.forbidden import denied_reason
+from kvaudit.auditor.transport.forbidden_addresses import denied_reason
 from kvaudit.auditor.transport.redaction import Redactor, redact_text
 from kvaudit.auditor.transport.secret_names import secret_name
 from kvaudit.auditor.transport.sse import Event, EventParser

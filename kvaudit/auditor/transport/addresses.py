@@ -2,7 +2,7 @@
 checked.
 
 Private addresses are allowed: they are where the nodes of our users live. Link-local and cloud metadata
-addresses are not (`kvaudit.auditor.transport.forbidden`), under any spelling and also not through DNS, because their
+addresses are not (`forbidden_addresses`), under any spelling and also not through DNS, because their
 answers are credentials; the rest is the operator's to open and close (`kvaudit.auditor.transport.egress`).
 """
 
@@ -28,7 +28,7 @@ from kvaudit.auditor.transport.errors import (
     TransportError,
     Unreachable,
 )
-from kvaudit.auditor.transport.forbidden import IPAddress, denied_reason
+from kvaudit.auditor.transport.forbidden_addresses import IPAddress, denied_reason
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 """(host, port) -> addresses as text; raises OSError (socket.gaierror) when there is none."""

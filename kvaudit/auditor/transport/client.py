@@ -24,8 +24,9 @@ from kvaudit.auditor.transport.body import Decoder
 from kvaudit.auditor.transport.errors import DeadlineExceeded, PathNotAllowed
 from kvaudit.auditor.transport.headers import OPEN_HEADERS, check_headers, printable, secrets_of
 from kvaudit.auditor.transport.limits import MAX_BODY, USUAL, Limits
-from kvaudit.auditor.transport.pool import USER_AGENT, TLSFiles, open_pool, refuse_redirect, timeouts
+from kvaudit.auditor.transport.pool import USER_AGENT, TLSFiles, open_pool, timeouts
 from kvaudit.auditor.transport.redaction import Redactor
+from kvaudit.auditor.transport.redirects import refuse_redirect
 from kvaudit.auditor.transport.sentences import sentences
 
 _KEPT_HEADERS = ("content-type", "server", "retry-after", "x-request-id")

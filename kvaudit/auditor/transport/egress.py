@@ -1,6 +1,6 @@
 """Decides where the operator lets kvaudit connect: one policy for the process, asked by the one pinned backend.
 
-On the command line everything is open that `kvaudit.auditor.transport.forbidden` does not close: whoever types the
+On the command line everything is open that `forbidden_addresses` does not close: whoever types the
 address owns the machine. In the server the addresses come from people who may not be trusted with what listens
 on its own host, so there the host itself, loopback, the machine underneath a container and kvaudit's own
 services are closed until ``EGRESS_ALLOW`` names them, and ``EGRESS_DENY`` closes more.
@@ -21,7 +21,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from pathlib import Path
 
-from kvaudit.auditor.transport.forbidden import IPAddress, embedded
+from kvaudit.auditor.transport.forbidden_addresses import IPAddress, embedded
 from kvaudit.auditor.transport.rules import Rule
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]

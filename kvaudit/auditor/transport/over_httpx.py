@@ -18,8 +18,9 @@ from kvaudit.auditor.transport.addresses import BaseURL, Resolve, parse_base_url
 from kvaudit.auditor.transport.body import Decoder
 from kvaudit.auditor.transport.errors import DeadlineExceeded
 from kvaudit.auditor.transport.limits import USUAL, Limits
-from kvaudit.auditor.transport.pool import USER_AGENT, TLSFiles, open_pool, refuse_redirect, timeouts
+from kvaudit.auditor.transport.pool import USER_AGENT, TLSFiles, open_pool, timeouts
 from kvaudit.auditor.transport.redaction import Redactor
+from kvaudit.auditor.transport.redirects import refuse_redirect
 from kvaudit.auditor.transport.sentences import sentences
 
 NOT_PASSED_ON = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})

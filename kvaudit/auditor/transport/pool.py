@@ -16,10 +16,7 @@ import httpcore
 from kvaudit.auditor.transport import tls
 from kvaudit.auditor.transport.addresses import BaseURL, PinnedBackend, Resolve
 from kvaudit.auditor.transport.aside import aside
-from kvaudit.auditor.transport.errors import Redirected
-from kvaudit.auditor.transport.headers import printable
 from kvaudit.auditor.transport.limits import Limits
-from kvaudit.auditor.transport.redaction import Redactor
 
 USER_AGENT = "kvaudit"
 IDLE_SECONDS = 4.0
@@ -66,13 +63,3 @@ async def open_pool(
 def timeouts(limits: Limits) -> dict[str, float]:
     """For the extension of a request that httpcore calls ``timeout``, in seconds."""
     return {"connect": limits.connect, "read": limits.read, "write": limits.read, "pool": limits.total}
-
-
-def refuse_redirect(status: int, location: str, where: str, redactor: Redactor) -> None:
-    """`Redirected` for a status that sends elsewhere."""
-    if 300 <= status < 400 and status != 304:
-        wanted = printable(redactor.text(location).partition("?")[0])
-        raise Redirected(
-            f"{where} answered {status} and wanted to send us to {wanted or 'nowhere named'}: "
-            "redirects are never followed. Give the address of the engine itself."
-        )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
-from kvaudit.auditor.transport.forbidden import IPAddress
+from kvaudit.auditor.transport.forbidden_addresses import IPAddress
 
 _PORTS = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _NAME = re.compile(r"(?=[^.]*[a-z_-]|.*\.[a-z])[a-z0-9_](?:[a-z0-9._-]{0,251}[a-z0-9_])?")

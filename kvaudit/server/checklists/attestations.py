@@ -17,7 +17,7 @@ from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.audits.models import Evidence
-from kvaudit.server.checklists import options
+from kvaudit.server.checklists import time_limits
 from kvaudit.server.checklists.models import Attestation
 from kvaudit.server.checklists.scope import ClaimProblem, Scope, item_of
 from kvaudit.server.fleet.models import Deployment
@@ -64,7 +64,7 @@ def attest(
         raise ClaimProblem("Say what you attest: what holds, how you know, and for which configuration.")
     if file is None and not link:
         raise ClaimProblem("An attestation needs evidence: attach a file or give a link.")
-    check_expiry(expires_at, now, options.longest_attestation(), "An attestation")
+    check_expiry(expires_at, now, time_limits.longest_attestation(), "An attestation")
     # Two at once would both find nothing to close: they queue on what they are about.
     _lock(scope)
     evidence = store(file) if file is not None else None
@@ -130,9 +130,9 @@ def store(file: File) -> Evidence:
     ClaimProblem for an empty or too large file."""
     if not file.body:
         raise ClaimProblem("The attached file is empty.")
-    if len(file.body) > options.LARGEST_EVIDENCE:
+    if len(file.body) > time_limits.LARGEST_EVIDENCE:
         raise ClaimProblem(
-            f"The file has {len(file.body):,} bytes; at most {options.LARGEST_EVIDENCE:,} are kept. "
+            f"The file has {len(file.body):,} bytes; at most {time_limits.LARGEST_EVIDENCE:,} are kept. "
             "Attach the page that matters, or give a link."
         )
     name = hashlib.sha256(file.body).hexdigest()

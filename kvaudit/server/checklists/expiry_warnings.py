@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import transaction
 
 from kvaudit.server import clock
-from kvaudit.server.checklists import options
+from kvaudit.server.checklists import time_limits
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.matrix import Matrix, MatrixRow
 from kvaudit.server.checklists.models import Attestation, Waiver
@@ -26,7 +26,7 @@ def warn_of_expiry() -> int:
     """Put a message into the outbox for every claim in force that ends soon and was not told of yet;
     returns how many. Safe to run twice at once."""
     now = clock.now()
-    before = now + options.warning()
+    before = now + time_limits.warning()
     return sum(
         _warn(model, what, now, before) for model, what in ((Waiver, "waiver"), (Attestation, "attestation"))
     )

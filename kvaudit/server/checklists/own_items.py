@@ -70,7 +70,9 @@ def create_item(*, team: Team, spec: ItemSpec, actor: Actor) -> OwnItem:
     _check(spec)
     if len(spec.key) == 1:
         # The next version of the shipped checklist may take it, and one key would stand for two items.
-        raise ItemProblem(f"One letter alone is for the shipped checklist: choose a longer key, like {spec.key}1.")
+        raise ItemProblem(
+            f"One letter alone is for the shipped checklist: choose a longer key, like {spec.key}1."
+        )
     Team.objects.select_for_update(no_key=True).get(pk=team.pk)
     held = OwnItem.objects.current().filter(team=team)
     if held.filter(key=spec.key).exists():

@@ -13,7 +13,7 @@ from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits.evidence.canonical import clean_text
-from kvaudit.server.checklists import options
+from kvaudit.server.checklists import time_limits
 from kvaudit.server.checklists.attestations import check_expiry
 from kvaudit.server.checklists.models import Assessed, Decision, Waiver
 from kvaudit.server.checklists.scope import ClaimProblem, Scope, item_of
@@ -47,7 +47,7 @@ def request_waiver(
     why = clean_text(reason.strip(), 4_000)
     if not why:
         raise ClaimProblem("Say why the item cannot be met now, and what protects tenants meanwhile.")
-    check_expiry(expires_at, now, options.longest_waiver(), "A waiver")
+    check_expiry(expires_at, now, time_limits.longest_waiver(), "A waiver")
     _not_leaking(scope, found.key)
     same = Waiver.objects.pending(now).filter(item=found.key, **scope.columns)
     if same.exists():
@@ -74,7 +74,7 @@ def approve_waiver(*, waiver: Waiver, actor: User, note: str = "") -> Waiver:
         raise PermissionDenied("Nobody approves a waiver that they asked for: it takes a second person.")
     now = clock.now()
     _pending(locked, now)
-    check_expiry(locked.expires_at, now, options.longest_waiver(), "A waiver")
+    check_expiry(locked.expires_at, now, time_limits.longest_waiver(), "A waiver")
     _not_leaking(scope, locked.item)
     Waiver.objects.filter(
         item=locked.item, decision=Decision.APPROVED, valid_to=None, **scope.columns

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kvaudit.auditor.fleetfile import FleetNode, FleetTenant, Problem
 from kvaudit.server.accounts.sealing import Opened, Place, seal
-from kvaudit.server.fleet.credentials import (
+from kvaudit.server.fleet.sealed_headers import (
     LONGEST_KEY,
     BadHeaders,
     Headers,

@@ -17,7 +17,6 @@ from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.accounts.sealed_fields import place_of
 from kvaudit.server.accounts.services import team_slug
 from kvaudit.server.fleet import session_plans
-from kvaudit.server.fleet.credentials import Headers, seal_headers
 from kvaudit.server.fleet.deployment_import import DeploymentImport
 from kvaudit.server.fleet.filekeys import Refused
 from kvaudit.server.fleet.import_diff import Action, FieldDifference, between
@@ -25,6 +24,7 @@ from kvaudit.server.fleet.import_tenants import apply_tenants
 from kvaudit.server.fleet.key_origins import origins_of_node
 from kvaudit.server.fleet.models import Consent, Deployment, Node, Pin
 from kvaudit.server.fleet.refused_addresses import closed_doors
+from kvaudit.server.fleet.sealed_headers import Headers, seal_headers
 from kvaudit.server.fleet.services import close, replace_node
 from kvaudit.server.fleet.session_approval import end_approval
 from kvaudit.server.fleet.snapshot_writer import note_removal

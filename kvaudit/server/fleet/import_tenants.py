@@ -7,14 +7,14 @@ from kvaudit.auditor.fleetfile import FleetTenant
 from kvaudit.auditor.targets import tenants_origins
 from kvaudit.server.accounts.actors import actor_name
 from kvaudit.server.accounts.sealed_fields import place_of
-from kvaudit.server.fleet.credentials import Headers
 from kvaudit.server.fleet.deployment_import import DeploymentImport
 from kvaudit.server.fleet.filekeys import Refused
 from kvaudit.server.fleet.import_diff import FieldDifference
 from kvaudit.server.fleet.key_origins import origins_of_tenants
+from kvaudit.server.fleet.key_overview import equal_stored_keys
 from kvaudit.server.fleet.models import Deployment, Tenant
+from kvaudit.server.fleet.sealed_headers import Headers
 from kvaudit.server.fleet.services import KEY_FIELDS, close
-from kvaudit.server.fleet.stored_keys import equal_stored_keys
 
 
 def apply_tenants(application: DeploymentImport, deployment: Deployment) -> None:

@@ -14,10 +14,10 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor, actor_name
 from kvaudit.server.accounts.sealed_fields import SealedField, place_of
-from kvaudit.server.fleet.credentials import BadHeaders, bearer, seal_headers
 from kvaudit.server.fleet.key_origins import origins_of_node, origins_of_tenants
+from kvaudit.server.fleet.key_overview import equal_stored_keys
 from kvaudit.server.fleet.models import SUSPENDER, Consent, Deployment, Node, Pause, Pin, Tenant
-from kvaudit.server.fleet.stored_keys import equal_stored_keys
+from kvaudit.server.fleet.sealed_headers import BadHeaders, bearer, seal_headers
 from kvaudit.server.ledger.chain import digest_of
 from kvaudit.server.ledger.services import record
 

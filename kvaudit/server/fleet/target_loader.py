@@ -14,10 +14,10 @@ from kvaudit.auditor.targets import Tenant as TargetTenant
 from kvaudit.server.accounts.sealed_fields import place_of
 from kvaudit.server.accounts.sealing import SealBroken, unseal
 from kvaudit.server.fleet import session_approval, session_plans
-from kvaudit.server.fleet.credentials import Headers, open_headers
 from kvaudit.server.fleet.key_origins import origins_of_node, origins_of_tenants
 from kvaudit.server.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant
 from kvaudit.server.fleet.pins import in_force
+from kvaudit.server.fleet.sealed_headers import Headers, open_headers
 from kvaudit.server.fleet.tls_files import tls_folder_of
 
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.evidence.store import body_of
 from kvaudit.server.audits.models import Evidence
-from kvaudit.server.checklists import options
+from kvaudit.server.checklists import time_limits
 from kvaudit.server.checklists.attestations import File
 from kvaudit.server.checklists.models import Assessed, Attestation, OwnItem, Waiver
 from kvaudit.server.checklists.services import (
@@ -221,7 +221,7 @@ def test_an_attestation_keeps_its_file_by_content(stage: Stage) -> None:
         ({"link": "javascript:alert(1)"}, "http or https"),
         ({"link": "https://x.example.org/" + "y" * 600}, "500 characters"),
         ({"file": File("x", b"")}, "empty"),
-        ({"file": File("x", b"x" * (options.LARGEST_EVIDENCE + 1))}, "at most"),
+        ({"file": File("x", b"x" * (time_limits.LARGEST_EVIDENCE + 1))}, "at most"),
         ({"expires_at": timezone.now() + timedelta(days=400)}, "366 days"),
     ],
 )

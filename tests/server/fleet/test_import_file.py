@@ -493,8 +493,8 @@ def test_one_stored_key_for_two_tenants_ends_active_checks_in_error() -> None:
 
     from kvaudit.auditor import runner
     from kvaudit.server.accounts.sealed_fields import place_of
-    from kvaudit.server.fleet.credentials import bearer, seal_headers
     from kvaudit.server.fleet.key_origins import origins_of_tenants
+    from kvaudit.server.fleet.sealed_headers import bearer, seal_headers
 
     imported()
     deployment = Deployment.objects.get()

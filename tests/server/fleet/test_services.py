@@ -10,8 +10,8 @@ from django.core.exceptions import PermissionDenied
 from kvaudit.auditor.transport import origin_of
 from kvaudit.server.accounts.models import ApiToken
 from kvaudit.server.fleet import services
-from kvaudit.server.fleet.credentials import BadHeaders
 from kvaudit.server.fleet.models import Consent, Deployment, Node, Pause, Pin, Tenant, with_nodes
+from kvaudit.server.fleet.sealed_headers import BadHeaders
 from kvaudit.server.ledger.models import Entry
 from tests import factories
 

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.utils import timezone
 
 from kvaudit.server import clock
-from kvaudit.server.checklists import options
+from kvaudit.server.checklists import time_limits
 from kvaudit.server.checklists.attestations import File
 from kvaudit.server.checklists.items import DISAGGREGATED, UNIFIED
 from kvaudit.server.checklists.own_items import ItemSpec, checks_to_choose
@@ -48,7 +48,7 @@ class AttestForm(forms.Form):
     file = forms.FileField(
         required=False,
         label="Evidence as a file",
-        help_text=f"Kept unchanged under its SHA-256, at most {options.LARGEST_EVIDENCE // 1_000_000} MB. "
+        help_text=f"Kept unchanged under its SHA-256, at most {time_limits.LARGEST_EVIDENCE // 1_000_000} MB. "
         "No keys and no customers' text.",
     )
     link = forms.CharField(
@@ -62,14 +62,16 @@ class AttestForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["until"].widget.attrs["max"] = last_day(options.longest_attestation()).isoformat()
+        self.fields["until"].widget.attrs["max"] = last_day(time_limits.longest_attestation()).isoformat()
 
     def evidence(self) -> File | None:
         """The attached file, read. Too large ones are refused by the service without reading further."""
         upload = self.cleaned_data.get("file")
         if not upload:
             return None
-        return File(upload.name or "", upload.read(options.LARGEST_EVIDENCE + 1), upload.content_type or "")
+        return File(
+            upload.name or "", upload.read(time_limits.LARGEST_EVIDENCE + 1), upload.content_type or ""
+        )
 
 
 class WaiveForm(forms.Form):
@@ -84,7 +86,7 @@ class WaiveForm(forms.Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        longest = options.longest_waiver()
+        longest = time_limits.longest_waiver()
         self.fields["until"].widget.attrs["max"] = last_day(longest).isoformat()
         self.fields["until"].help_text = f"The last day, at most {longest.days} days ahead."
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.models import User
-from kvaudit.server.checklists import options
+from kvaudit.server.checklists import time_limits
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.items import Item
 from kvaudit.server.checklists.matrix import WORST_FIRST, Matrix, MatrixRow
@@ -197,7 +197,7 @@ class Ending:
 def ending(user: User, now: datetime, days: int | None = None) -> list[Ending]:
     """Waivers and attestations in force that end within ``days`` (default: when people are warned);
     soonest first. Two queries."""
-    before = now + (options.warning() if days is None else timedelta(days=days))
+    before = now + (time_limits.warning() if days is None else timedelta(days=days))
     found = []
     for what, model, author in (("waiver", Waiver, "requester"), ("attestation", Attestation, "author")):
         rows = model.objects.visible_to(user).ending(now, before)

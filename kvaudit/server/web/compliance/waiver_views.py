@@ -10,7 +10,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from kvaudit.server import clock
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import User
-from kvaudit.server.checklists import options, services
+from kvaudit.server.checklists import services, time_limits
 from kvaudit.server.checklists.expiry_warnings import idle_waivers
 from kvaudit.server.checklists.matrix import Matrix
 from kvaudit.server.checklists.models import Assessed, Waiver
@@ -46,8 +46,8 @@ def waivers(request: SignedIn) -> HttpResponse:
         "endings": [
             ending for ending in compliance.ending(request.user, now) if ending.what == "attestation"
         ],
-        "soon": now + options.warning(),
-        "longest": options.longest_waiver().days,
+        "soon": now + time_limits.warning(),
+        "longest": time_limits.longest_waiver().days,
     }
     return render(request, "compliance/waivers.html", context)
 

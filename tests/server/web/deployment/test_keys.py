@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kvaudit.server.accounts.sealed_fields import place_of
-from kvaudit.server.fleet.credentials import open_headers
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
+from kvaudit.server.fleet.sealed_headers import open_headers
 from kvaudit.server.fleet.services import set_tenant_key
 from kvaudit.server.ledger.models import Entry
 from tests.server.web.pages import page_text

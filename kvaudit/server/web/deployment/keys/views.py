@@ -10,9 +10,9 @@ from django.shortcuts import get_object_or_404, redirect
 from kvaudit.server import clock
 from kvaudit.server.audits.schedule.defaults import ensure_default_plans
 from kvaudit.server.fleet import services
-from kvaudit.server.fleet.credentials import BadHeaders, bearer
+from kvaudit.server.fleet.key_overview import StoredKey, addresses_shown, equal_stored_keys, keys_of
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
-from kvaudit.server.fleet.stored_keys import StoredKey, addresses_shown, equal_stored_keys, keys_of
+from kvaudit.server.fleet.sealed_headers import BadHeaders, bearer
 from kvaudit.server.web.deployment.keys.forms import KeyForm
 from kvaudit.server.web.kit.forms import render_form, sent
 from kvaudit.server.web.kit.page import SignedIn, deployment_or_404, page, require

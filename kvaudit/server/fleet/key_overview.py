@@ -12,9 +12,9 @@ from datetime import datetime
 from kvaudit.auditor.fleetfile.keys import equal_keys
 from kvaudit.server.accounts.sealed_fields import place_of
 from kvaudit.server.accounts.sealing import SealBroken
-from kvaudit.server.fleet.credentials import Headers, open_headers
 from kvaudit.server.fleet.key_origins import origins_of_node, origins_of_tenants
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
+from kvaudit.server.fleet.sealed_headers import Headers, open_headers
 
 
 @dataclass(frozen=True, slots=True)
