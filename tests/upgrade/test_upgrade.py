@@ -43,9 +43,9 @@ Rows = dict[str, int]
 
 
 def public_half(state: Path) -> str:
-    from kvaudit.server.ops.own_variables import _public_half
+    from kvaudit.server.ops import own_variables
 
-    return _public_half(state / "secrets" / "seal_private_key")
+    return own_variables.public_half(state / "secrets" / "seal_private_key")
 
 
 def counts(connection: psycopg.Connection[Any]) -> Rows:
