@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 AXE_RUN = (
-    "async () => (await axe.run(document, {resultTypes: ['violations']})).violations"
+    "async (rules) => (await axe.run(document, {resultTypes: ['violations'], ...(rules && {runOnly: rules})})).violations"
     ".map(v => v.id + ': ' + v.nodes.slice(0, 3).map(n => n.html + ' ' + (n.any[0]?.message ?? '')).join(' | '))"
 )
 WIDTHS = (360, 768, 1280, 2560)
 EXAMINED = {360: "dark", 1280: "light"}
 """Width -> scheme in which axe looks: the telephone at night and the desk by day."""
+LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
+"""Rules of axe that a scheme or a width decides: asked in both. The others read the document, which is one."""
 PARTS = {
     "fleet": {
         "fleet", "deployment", "keys", "session-plan", "run", "evidence", "plans", "plan", "plan-change",
@@ -49,10 +51,11 @@ PARTS = {
 SHOTS = os.environ.get("KVAUDIT_SHOTS", "")  # a folder for pictures of every page
 
 
-def axe(page: Any) -> list[str]:
-    """What axe finds on the page as it is. The policy stays on: axe comes in through the protocol."""
+def axe(page: Any, rules: list[str] | None = None) -> list[str]:
+    """What axe finds on the page as it is, by all rules or these. The policy stays on: axe comes in through the
+    protocol."""
     page.evaluate(AXE)
-    found: list[str] = page.evaluate(AXE_RUN)
+    found: list[str] = page.evaluate(AXE_RUN, rules)
     return found
 
 
@@ -84,7 +87,8 @@ def faults(
             elif width in EXAMINED:
                 _switch(page, EXAMINED[width])
             if width in EXAMINED:
-                problems += [f"{EXAMINED[width]}: {each}" for each in axe(page)]
+                rules = None if width == WIDTHS[0] else LOOKS
+                problems += [f"{EXAMINED[width]}: {each}" for each in axe(page, rules)]
             shown = page.evaluate("document.documentElement.scrollWidth")
             if shown > width:
                 problems.append(f"{shown} wide in a window of {width}")

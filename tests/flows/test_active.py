@@ -25,7 +25,7 @@ from kvaudit.server.ops import embedded
 from tests.flows.product import ROOT, Product
 from tests.waiting import PATIENCE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.drill]
 
 SECRET = "PatientK50"
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from kvaudit.server.incidents import opening, postmortem, restore
 from kvaudit.server.incidents.models import Quarantine, State, Transition
 from kvaudit.server.incidents.transitions import STEPS, IncidentProblem
+from tests.drawn import cases
 from tests.server.incidents.builders import (
     LEAKING_LENGTHS,
     a_leak,
@@ -173,4 +174,6 @@ class Acts(RuleBasedStateMachine):
 
 @pytest.mark.django_db
 def test_no_path_to_restored_without_both_tests_or_a_recorded_override():
-    run_state_machine_as_test(Acts, settings=settings(max_examples=20, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(
+        Acts, settings=settings(max_examples=cases(10), stateful_step_count=25, deadline=None)
+    )
