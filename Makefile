@@ -13,10 +13,11 @@ up:
 	@deploy/install.sh server
 	@exec $(BIN)/kvaudit up --with-parent $(ARGS)
 
+# Three workers for two cores: each waits half of its time for PostgreSQL or the browser.
 test:
 	@deploy/install.sh dev
 	@deploy/browser.sh
-	@exec $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not drill and not soak" $(ARGS)
+	@exec $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not drill and not soak" $(ARGS)
 
 # What goes wrong with machines: real processes whose clock is wrong, whose disk is full, and so on.
 drill:

@@ -28,7 +28,7 @@ AXE_RUN = (
 WIDTHS = (360, 768, 1280, 2560)
 EXAMINED = {360: "dark", 1280: "light"}
 """Width -> scheme in which axe looks: the telephone at night and the desk by day."""
-LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable", "target-size"]
+LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]
 """Rules of axe that a scheme or a width decides: asked in both. The others read the document, which is one."""
 PARTS = {
     "fleet": {
