@@ -158,6 +158,8 @@ def pages() -> dict[str, tuple[str, Address]]:
     add("deployment, gate", "gate", slug=slug)
     add("deployment, events", "deployment-events", slug=slug)
     add("deployment, keys", "keys", slug=slug)
+    add("deployment, session API", "session-plan", slug=slug)
+    add("deployment, retire", "deployment-retire", slug=slug)
     for name in ("timeline", "capacity", "prefill"):
         add(f"deployment, {name} figure", "figure", slug=slug, name=constant(name))
     add("exposure, 30 days", "exposure", slug=slug)
