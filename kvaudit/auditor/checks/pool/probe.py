@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import (
     evidence,
     listed,
@@ -27,7 +28,7 @@ from kvaudit.auditor.checks.pool.numbers import (
     measure_nodes,
     required_tokens,
 )
-from kvaudit.auditor.checks.pool.report import Findings, advise, measures, summarise
+from kvaudit.auditor.checks.pool.report import advise, measures, summarise
 from kvaudit.auditor.readings import Reading
 from kvaudit.auditor.verdict import Result, Verdict
 

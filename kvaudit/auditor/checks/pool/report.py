@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import scope, sentence, thousands
 from kvaudit.auditor.checks.pool.numbers import NodePool, required_tokens, times_context, zone_in_words
-from kvaudit.auditor.verdict import Verdict, roll_up
-
-
-@dataclass(slots=True)
-class Findings:
-    """What was found, by the verdict it leads to; sentences without their full stop."""
-
-    fails: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    unknowns: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def verdict(self) -> Verdict:
-        verdicts = (
-            [Verdict.FAIL] * bool(self.fails)
-            + [Verdict.ERROR] * bool(self.errors)
-            + [Verdict.INCONCLUSIVE] * bool(self.unknowns)
-        )
-        return roll_up(verdicts or [Verdict.PASS])
-
-    def headline(self) -> list[str]:
-        """The sentences of the worst kind found."""
-        return self.fails or self.errors or self.unknowns
+from kvaudit.auditor.verdict import Verdict
 
 
 def measures(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from kvaudit.auditor.advisories import names
@@ -11,6 +10,7 @@ from kvaudit.auditor.advisories.load import shipped
 from kvaudit.auditor.advisories.match import Match
 from kvaudit.auditor.advisories.pins import parse_pin, pins_for
 from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import (
     evidence,
     listed,
@@ -25,7 +25,7 @@ from kvaudit.auditor.checks.node_coverage import (
 from kvaudit.auditor.checks.version import CHECK
 from kvaudit.auditor.checks.version.standings import BuildAssessment, assess_builds, named
 from kvaudit.auditor.engines import ENGINES
-from kvaudit.auditor.verdict import SEVERITIES, Result, Verdict, roll_up
+from kvaudit.auditor.verdict import SEVERITIES, Result, Verdict
 
 CLEAR = "No listed advisory matches. That is not evidence of isolation."
 
@@ -35,24 +35,6 @@ DOES_NOT_PROVE = (
     "sglang 0.5.23 verifies transfer counts; only the optional KV checksum (0.5.21 and later) comes near. "
     "Connectors and stores that the engine does not name are not considered."
 )
-
-
-@dataclass(slots=True)
-class Findings:
-    """Sentences about the builds, by what they do to the verdict."""
-
-    fails: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    unknowns: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def verdict(self) -> Verdict:
-        verdicts = (
-            [Verdict.FAIL] * bool(self.fails)
-            + [Verdict.ERROR] * bool(self.errors)
-            + [Verdict.INCONCLUSIVE] * bool(self.unknowns)
-        )
-        return roll_up(verdicts or [Verdict.PASS])
 
 
 def judge_version(audit: Audit) -> Result:
