@@ -15,7 +15,8 @@ from kvaudit.auditor.verdict import Result, Verdict
 
 FIRST_AID = (
     "Stop serving prompts of {tokens:,} tokens and more now; quarantine the deployment; keep the sealed evidence; "
-    "upgrade or mend what stands between client and engine; then let both independent tests pass before it takes traffic again."
+    "upgrade or mend what stands between client and engine; then let both independent tests pass before it takes "
+    "traffic again."
 )
 MATCHER = (
     "A marker that was never sent to anybody was found in an answer: the matcher or its word list is at fault, and "
