@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from kvaudit.auditor.text.markers import Draw, Marker
-from kvaudit.auditor.text.prompts import Needle
+from kvaudit.auditor.text.prompts import Needle, Tail
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence
 
@@ -41,6 +41,26 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """Something of another request that came back in an answer: ``words`` are ours, so they may be shown.
+
+    ``where``: "text", or what else of an answer held it. ``verified``: a run of marker words that chance does not
+    bring; a single foreign nonce or fact is none. ``tokens`` is the length of the prompt that was answered.
+    """
+
+    kind: str  # "marker", "nonce" or "fact"
+    where: str
+    planted_by: str
+    read_by: str
+    words: tuple[str, ...]
+    run: int
+    tokens: int
+    decoy: bool = False
+    verified: bool = False
+    earlier_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
     """One answer. ``text`` is content, reasoning and tool arguments of the joined stream: it is
     sealed text, for matching only; never put it into a summary, measure, log or evidence."""
@@ -59,6 +79,13 @@ class Reply:
     model: str = ""
     tokens_sent: int = 0
     evidence: tuple[Evidence, ...] = ()  # request and response, generated text replaced by its hash
+    aside: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # where -> other text of the answer, sealed too
+    traces: tuple[Trace, ...] = ()  # of other requests of this run, and of earlier ones
+    foreign: bool | None = (
+        None  # words that neither the prompt nor the model's short answers hold; None = unjudged
+    )
 
     @property
     def valid(self) -> bool:
@@ -169,7 +196,7 @@ class Prober(Protocol):
         self,
         marker: Marker,
         tokens: int,
-        tail: str,
+        tail: Tail,
         needles: Sequence[Needle] = (),
         *,
         tenant: str = "",

@@ -86,6 +86,13 @@ _NAMES_OUTPUT = re.compile(
 _NO_ROOM = re.compile(
     r"max_tokens`? (?:\(-\d+\) )?must be (?:at least 1, got (?:0|-\d+)|greater than 0)", re.IGNORECASE
 )
+_PLAIN_FRAME = frozenset(("id", "object", "created", "model", "choices", "system_fingerprint", "usage"))
+_PLAIN_CHOICE = frozenset(
+    ("index", "delta", "text", "finish_reason", "logprobs", "matched_stop", "stop_reason", "token_ids")
+)
+_PLAIN_DELTA = frozenset(("role", "content", "reasoning", "reasoning_content"))
+"""What a frame holds that says nothing but its next text. Whatever else a frame holds may be somebody's text."""
+
 LONGEST_ERROR = 4_000
 """Characters of an error message that are searched for its meaning."""
 
@@ -190,10 +197,13 @@ class Dialect:
         if choices.__class__ is not list or len(choices) != 1:
             return None
         choice = choices[0]
-        if choice.__class__ is not dict or choice.get("finish_reason"):
+        if choice.__class__ is not dict or choice.get("finish_reason") or choice.get("logprobs"):
             return None
-        if "delta" in choice or "message" in choice:
-            return _choices(choices)[0]
+        if not payload.keys() <= _PLAIN_FRAME or not choice.keys() <= _PLAIN_CHOICE:
+            return None
+        if "delta" in choice:
+            delta = choice["delta"]
+            return _spoken(delta) if delta.__class__ is dict and delta.keys() <= _PLAIN_DELTA else None
         return _spoken(choice)
 
     def tokenize(self, text: str, model: str) -> Call | None:

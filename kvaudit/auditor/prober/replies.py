@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +17,19 @@ from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect,
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence
 
-ERROR_LENGTH = 500
+CLEAR_ERROR = 200
+"""Characters of an error's first sentence that stay readable. What an engine says beyond may repeat a prompt."""
 
+_SENTENCE = re.compile(rf".{{1,{CLEAR_ERROR}}}?(?:[.!?](?=\s|$)|\n|$)")
+
+
+def clear_error(message: str) -> str:
+    """The first sentence of an error."""
+    found = _SENTENCE.match(message)
+    return found[0].strip() if found else message[:CLEAR_ERROR]
+
+
+PROBLEM_LENGTH = 500
 CHARACTERS_PER_TOKEN = 256
 ALLOWANCE = 10_000
 """Characters of text that an answer may have for each token asked for, and besides: a token of any vocabulary
@@ -137,8 +149,9 @@ class ReplyRecorder:
         first: float | None,
         seconds: float,
         problem: str = "",
+        aside: Mapping[str, str] | None = None,
     ) -> Reply:
-        message = (problem or said.error)[:ERROR_LENGTH]
+        message = problem[:PROBLEM_LENGTH] or clear_error(said.error)
         text = said.text[: longest_text(wish.max_tokens)]
         request = {
             "tenant": tenant,
@@ -170,7 +183,7 @@ class ReplyRecorder:
             text=text,
             finish=said.finish,
             error=message,
-            limit_named=self.dialect.limit_named(message) if message else None,
+            limit_named=self.dialect.limit_named(said.error) if said.error else None,
             prompt_tokens=said.prompt_tokens,
             completion_tokens=said.completion_tokens,
             cached_tokens=said.cached_tokens,
@@ -178,18 +191,23 @@ class ReplyRecorder:
             seconds=seconds,
             model=said.model,
             tokens_sent=prompt.tokens,
-            evidence=tuple(self._evidence(f"POST {call.path}", request, response, text)),
+            aside={**(aside or {}), "error": said.error},
+            evidence=tuple(self._evidence(f"POST {call.path}", request, response, text, said.error)),
         )
 
     def _evidence(
-        self, source: str, request: Mapping[str, Any], response: Mapping[str, Any], text: str
+        self, source: str, request: Mapping[str, Any], response: Mapping[str, Any], text: str, error: str
     ) -> list[Evidence]:
         items = [_document("request", source, request), _document("response", source, response)]
-        if self.seal is not None and text:
-            sealed = self.seal(text.encode(errors="replace"))
-            digest = hashlib.sha256(sealed).hexdigest()
-            items.append(Evidence("sealed", digest, source, sealed, "application/octet-stream"))
-        return items
+        beyond = error if error != clear_error(error) else ""
+        return items + [sealed_text(self.seal, source, said) for said in (text, beyond) if said and self.seal]
+
+
+def sealed_text(seal: Seal, source: str, text: str) -> Evidence:
+    """Text of a stranger's, so that only the holder of the private key can read it."""
+    sealed = seal(text.encode(errors="replace"))
+    digest = hashlib.sha256(sealed).hexdigest()
+    return Evidence("sealed", digest, source, sealed, "application/octet-stream")
 
 
 WHOLE = 1_000_000

@@ -13,6 +13,7 @@ from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import Dialect, Mode
 from kvaudit.auditor.prober import CannotAsk, NetworkProber, TokenUsage
 from kvaudit.auditor.text.markers import draw_marker, seeded
+from kvaudit.auditor.text.prompts import Tail
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.transport import Client
 from tests import servers
@@ -209,7 +210,7 @@ def counting(added: int = 0, ids: bool = True, wrong: int = 0, fails: int = 0) -
 def test_calibration_finds_the_most_exact_way(server: servers.Behaviour, mode: Mode, added: int) -> None:
     async def use(asking: NetworkProber, server: servers.Server) -> tuple[Any, Any, int]:
         await asking.calibrate()
-        prompt = await asking.framed(draw_marker(seeded(1)), 900, " Code Q:")
+        prompt = await asking.framed(draw_marker(seeded(1)), 900, Tail(" Code Q:"))
         reply = await asking.ask("A", prompt, max_tokens=8)
         return asking.mode, dict(asking.template), reply.prompt_tokens or 0
 

@@ -11,7 +11,7 @@ import pytest
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, ParsedPayload
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
-from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, outcome_of
+from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, clear_error, outcome_of
 from kvaudit.auditor.text.spelling import Prompt
 from tests import servers
 
@@ -181,3 +181,43 @@ def test_text_is_handed_to_the_seal_and_kept_only_as_it_comes_back() -> None:
     assert handed == [SECRET.encode()]
     sealed = reply.evidence[-1]
     assert (sealed.kind, sealed.body) == ("sealed", b"\x01sealed")
+
+
+@pytest.mark.parametrize(
+    ("said", "clear"),
+    [
+        (LIMIT, LIMIT),
+        (f"{LIMIT} Prompt: zebedee's account", LIMIT),
+        ("CUDA error: out of memory\nzebedee", "CUDA error: out of memory"),
+        ("sglang 0.5.21 timed out", "sglang 0.5.21 timed out"),
+        ("x" * 900 + " zebedee", "x" * 200),
+        ("", ""),
+    ],
+)
+def test_of_an_error_the_first_sentence_is_kept_in_clear(said: str, clear: str) -> None:
+    assert clear_error(said) == clear
+
+
+def test_what_an_error_says_beyond_is_sealed() -> None:
+    sealed: list[bytes] = []
+
+    def seal(text: bytes) -> bytes:
+        sealed.append(text)
+        return b"\x00"
+
+    said = ReplyText(error=f"{LIMIT} Prompt: zebedee's account")
+    reply = ReplyRecorder(VLLM, "mode", b"k", seal).reply(
+        Outcome.REFUSED,
+        tenant="A",
+        call=Call("/v1/completions", b"{}"),
+        prompt=Prompt(9_000, b"1"),
+        wish=CompletionOptions("m", 8),
+        status=400,
+        said=said,
+        first=None,
+        seconds=0.1,
+    )
+    assert (reply.error, reply.limit_named) == (LIMIT, 5_321)
+    assert sealed == [said.error.encode()]
+    assert not any(b"zebedee" in (item.body or b"") for item in reply.evidence)
+    assert reply.aside["error"] == said.error

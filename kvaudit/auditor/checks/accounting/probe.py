@@ -79,9 +79,9 @@ class AccountingProbe:
                 marker = draw_marker(prober.draw)
                 nonce = draw_nonce(prober.draw, without=marker.words)
                 tokens = SHORTEST + prober.draw(SPREAD)
-                prompt = await prober.framed(marker, tokens, nonce.question, tenant=tenant, lead=lead)
+                prompt = await prober.framed(marker, tokens, nonce.tail, tenant=tenant, lead=lead)
                 reply = await prober.ask(tenant, prompt, max_tokens=16, stream=number % 2 == 0)
-                found = trial("unique", reply, tenant=tenant, nonce=nonce, room=16, repeat=number)
+                found = trial("unique", reply, tenant=tenant, asked=prompt.contents, room=16, repeat=number)
                 seen.trials.append(found)
                 seen.evidence.extend(labelled_evidence(reply, found))
                 if problem := await harmed(prober, reply):

@@ -139,10 +139,10 @@ class RejectionSender:
         marker = draw_marker(prober.draw)
         nonce = draw_nonce(prober.draw, without=marker.words)
         tenant = prober.tenants[0]
-        prompt = await prober.framed(marker, tokens, nonce.question, tenant=tenant)
+        prompt = await prober.framed(marker, tokens, nonce.tail, tenant=tenant)
         room = prober.room(tokens, WANTED)
         reply = await prober.ask(tenant, prompt, max_tokens=room, stream=repeat % 2 == 0)
-        found = trial(name, reply, tenant=tenant, nonce=nonce, room=room, repeat=repeat)
+        found = trial(name, reply, tenant=tenant, asked=prompt.contents, room=room, repeat=repeat)
         self._seen.trials.append(found)
         self._seen.evidence.extend(labelled_evidence(reply, found))
         return found
