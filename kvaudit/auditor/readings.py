@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -111,11 +111,13 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RankPool:
-    """KV slots of one data-parallel rank, in tokens; a request lives on one rank."""
+    """KV slots of one data-parallel rank, in tokens; a request lives on one rank. ``uniform`` is what an unknown pool
+    holds if all layers keep one kind of cache: a number for whoever declares that they do (`if_uniform`)."""
 
     rank: str
     pool: Reading[int]
     sliding_window: Reading[int] | None = None  # SWA pool of hybrid models, else None
+    uniform: Reading[int] | None = None
 
     @property
     def usable(self) -> Reading[int]:
@@ -193,6 +195,21 @@ def smallest_pool(ranks: Iterable[RankPool]) -> Reading[int]:
         if not reading.known:
             return reading
     return min(usable, key=lambda reading: reading.value or 0)
+
+
+def if_uniform(facts: EngineFacts) -> EngineFacts:
+    """The facts of a model that is declared to keep one kind of cache in all its layers. What the process itself says
+    of that outweighs the operator."""
+    if facts.conditions.get("hybrid_kv") is True:
+        return facts
+    ranks = tuple(
+        replace(rank, pool=rank.uniform) if rank.uniform is not None and not rank.pool.known else rank
+        for rank in facts.ranks
+    )
+    if ranks == facts.ranks:
+        return facts
+    doubt = "the pool counts on the declared hybrid_kv: false: low confidence"
+    return replace(facts, ranks=ranks, pool=smallest_pool(ranks), notes=(*facts.notes, doubt))
 
 
 @dataclass(frozen=True, slots=True)

@@ -375,6 +375,26 @@ class TestCoverage:
         assert (result.verdict, result.warn) == (verdict, verdict is PASS)
 
 
+@pytest.mark.parametrize(
+    ("declared", "read", "blocks", "verdict"),
+    [
+        ({}, {}, 2018, INCONCLUSIVE),
+        ({}, {}, 5, INCONCLUSIVE),  # too few by the product, which may be too low
+        ({"hybrid_kv": False}, {}, 2018, PASS),
+        ({"hybrid_kv": False}, {}, 5, FAIL),
+        ({"hybrid_kv": True}, {}, 2018, INCONCLUSIVE),
+        ({"hybrid_kv": False}, {"hybrid_kv": True}, 2018, INCONCLUSIVE),  # the process outweighs the operator
+    ],
+)
+def test_blocks_of_an_old_vllm_count_only_where_no_layer_differs(declared, read, blocks, verdict):
+    given = replayed("vllm", payloads.vllm_0_19(blocks))
+    given = replace(given, facts=replace(given.facts, conditions={**given.facts.conditions, **read}))
+    result = judge(given, rules=Rules(conditions=declared))
+    assert result.verdict is verdict
+    assert "refuse prompts above" not in result.next
+    assert result.warn == (verdict is PASS)
+
+
 def test_recorded_vllm_passes():
     result = judge(replayed("vllm", payloads.vllm_recorded()))
     assert (result.verdict, result.measures["pool_tokens"]) == (PASS, 1_048_448)

@@ -99,11 +99,13 @@ def advise(
     if too_small:
         short = [node for node in nodes if node.pool.value is not None and node.context.value is not None]
         needed = max(required_tokens(audit.rules.headroom, node.context.value or 0) for node in short)
+        enlarge = f"the pool to {thousands(needed)} tokens (memory share, quantisation, parallelism)"
+        if any(node.doubted for node in short):
+            return f"Keep it out of traffic. Enlarge {enlarge}."
         edge = min(math.floor((node.pool.value or 0) / audit.rules.headroom) for node in short)
         return (
-            f"Keep it out of traffic. Either enlarge the pool to {thousands(needed)} tokens (memory share, "
-            f"quantisation, parallelism), or refuse prompts above {thousands(edge)} tokens at the edge "
-            "and declare that as the edge limit."
+            f"Keep it out of traffic. Either enlarge {enlarge}, or refuse prompts above {thousands(edge)} tokens "
+            "at the edge and declare that as the edge limit."
         )
     if verdict is Verdict.FAIL:
         return (

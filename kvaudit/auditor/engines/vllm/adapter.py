@@ -125,7 +125,7 @@ class VLLM:
         if _dynamo(seen):
             return routers.router_facts(self.id, "Dynamo frontend", models=seen.models)
         context = _context(seen)
-        ranks, notes = rank_pools(seen.lines, context, answers)
+        ranks, notes = rank_pools(seen.lines, answers)
         return EngineFacts(
             engine=self.id,
             version=_version(answers),
@@ -138,7 +138,7 @@ class VLLM:
             process=_process(seen),
             ranks=ranks,
             settings=_settings(seen),
-            conditions=_conditions(seen),
+            conditions=_conditions(seen, context),
             features=_features(seen),
             components=_components(seen),
             exposures=_exposures(answers),
@@ -220,7 +220,7 @@ def _settings(seen: _ParsedAnswers) -> dict[str, Reading[Any]]:
     return found
 
 
-def _conditions(seen: _ParsedAnswers) -> dict[str, bool]:
+def _conditions(seen: _ParsedAnswers, context: Reading[int]) -> dict[str, bool]:
     """Answers to advisory conditions; what the answers do not tell is absent. A connector's
     metrics are registered only when one is configured; from 0.11.2, where the external cache has
     counters, NIXL without its metrics is not there. No metric excludes every other connector."""
@@ -242,7 +242,7 @@ def _conditions(seen: _ParsedAnswers) -> dict[str, bool]:
     caching = {line.get("enable_prefix_caching") for line in seen.lines}
     if caching in ({"True"}, {"False"}):
         found["prefix_caching"] = caching == {"True"}
-    mixed = hybrid(seen.lines)
+    mixed = hybrid(seen.lines, context)
     if mixed is not None:
         found["hybrid_kv"] = found["hybrid_kv_hma"] = mixed
     return found
