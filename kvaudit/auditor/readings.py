@@ -180,10 +180,26 @@ class EngineFacts:
     exposures: tuple[Exposure, ...] = ()
     workers: tuple[Worker, ...] = ()
     counters: Mapping[str, float] = field(default_factory=dict)  # move while serving; never a fingerprint
+    contradictions: tuple[str, ...] = ()  # clauses: two answers that cannot both be this process's
     notes: tuple[str, ...] = ()  # sentences: low confidence, traps met, what was not asked
 
     def setting(self, name: str) -> Reading[Any]:
         return self.settings.get(name, _NOTHING)
+
+
+def largest(readings: Iterable[Reading[int]]) -> tuple[Reading[int] | None, tuple[str, ...]]:
+    """The largest known of one number's sources, in tokens, and the clause that says how they differ. None when no
+    source knows it. A promise to clients that is too small hides what the engine takes (redteam case context_card)."""
+    known = [reading for reading in readings if reading.value is not None]
+    if not known:
+        return None, ()
+    most = max(known, key=lambda reading: reading.value or 0)
+    least = min(known, key=lambda reading: reading.value or 0)
+    return most, () if most.value == least.value else (differing(most, least),)
+
+
+def differing(one: Reading[int], other: Reading[int]) -> str:
+    return f"{one.source} says {one.value:,}, but {other.source} says {other.value:,}"
 
 
 def smallest_pool(ranks: Iterable[RankPool]) -> Reading[int]:

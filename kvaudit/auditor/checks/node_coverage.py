@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.engines import ENGINES
+from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ROLES = ("prefill", "decode", "unified")
@@ -31,6 +32,38 @@ def unread(audit: Audit) -> tuple[str, ...]:
         for node in audit.nodes
         if node.facts is None
     )
+
+
+def wrong_roles(audit: Audit) -> tuple[str, ...]:
+    """One sentence for each node that was declared as something else than it says it is: the numbers of one role would
+    be judged as another's."""
+    return tuple(
+        f"{node.name} was given as {node.role} but says it is {node.facts.role.value}: declare it as that, or correct "
+        f"its address ({node.facts.role.source})"
+        for node in read_nodes(audit)
+        if node.facts is not None
+        and node.role
+        and node.facts.role.known
+        and node.role != node.facts.role.value
+    )
+
+
+def contradictions(audit: Audit) -> tuple[str, ...]:
+    """One sentence for each pair of answers that cannot be of one process."""
+    return tuple(
+        f"{node.name} contradicts itself: {clause}"
+        for node in read_nodes(audit)
+        if node.facts is not None
+        for clause in (*node.facts.contradictions, *_limit_above_context(node.facts))
+    )
+
+
+def _limit_above_context(facts: EngineFacts) -> tuple[str, ...]:
+    limit, context = facts.input_limit, facts.context
+    if limit.value is None or context.value is None or limit.value <= context.value:
+        return ()
+    above = f"above the {context.value:,} of {context.source}"
+    return (f"it takes prompts of up to {limit.value - 1:,} tokens ({limit.source}), {above}",)
 
 
 def naming_unread(result: Result, audit: Audit) -> Result:

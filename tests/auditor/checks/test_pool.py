@@ -348,11 +348,12 @@ class TestCoverage:
 
     def test_the_role_is_what_the_process_says(self):
         result = judge(node("decode", declared="prefill"))
-        assert (result.verdict, result.warn) == (PASS, True)
+        assert result.verdict is ERROR
         assert "one decode node" in result.summary
-        assert "was given as prefill but says it is decode" in result.measures["warnings"][0]
+        assert "was given as prefill but says it is decode" in result.summary
+        assert "Correct the role" in result.next
         both = judge(node("decode", declared="prefill"), node("decode", name="b"), complete=True)
-        assert "no prefill node" in both.summary.lower()
+        assert any("no prefill node" in said.lower() for said in both.measures["undecided"])
 
     def router(self, *workers):
         facts = EngineFacts("sglang", kind="router", workers=tuple(Worker(url) for url in workers))

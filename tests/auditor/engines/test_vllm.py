@@ -205,6 +205,31 @@ class TestContext:
         assert found.model.value == "base"
         assert found.conditions["lora"] is True
 
+    @pytest.mark.parametrize(
+        ("labels", "development", "context"),
+        [
+            ({"kv_cache_max_concurrency": 8.0}, "", 2048),
+            ({"kv_cache_max_concurrency": "7.99"}, "", 2048),  # rounded
+            ({"kv_cache_max_concurrency": "2.0"}, "", 8192),  # the card was curated on the way
+            ({"kv_cache_max_concurrency": "16.0"}, "", 2048),
+            ({"kv_cache_max_concurrency": "0.0"}, "", 2048),
+            ({"kv_cache_max_concurrency": "nan"}, "", 2048),
+            ({}, "model='m', max_seq_len=8192, dtype=bfloat16", 8192),
+            ({}, "model='m', max_seq_len=2048, dtype=bfloat16", 2048),
+        ],
+    )
+    def test_the_largest_source_counts(
+        self, labels: dict[str, object], development: str, context: int
+    ) -> None:
+        line = cache_info(num_gpu_blocks=1024, kv_cache_size_tokens=16_384, **labels)
+        payload = vllm_server("0.32.0", 2048, line)
+        if development:
+            body = json.dumps({"vllm_config": development}).encode()
+            payload["/server_info"] = (200, body, "application/json")
+        found = facts(payload)
+        assert found.context.value == context
+        assert bool(found.contradictions) == (context != 2048)
+
     @pytest.mark.parametrize("value", [None, 0, -1, True, "long", 1e30])
     def test_nonsense_is_unknown(self, value: object) -> None:
         data = [{"id": "base", "owned_by": "vllm", "parent": None, "max_model_len": value}]

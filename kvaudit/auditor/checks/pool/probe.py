@@ -10,6 +10,7 @@ from typing import Any
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import (
+    contradictions,
     evidence,
     listed,
     missing_roles,
@@ -17,6 +18,7 @@ from kvaudit.auditor.checks.node_coverage import (
     thousands,
     unlisted_workers,
     unread,
+    wrong_roles,
 )
 from kvaudit.auditor.checks.pool import CHECK
 from kvaudit.auditor.checks.pool.numbers import (
@@ -113,11 +115,8 @@ def judge_coverage(audit: Audit, nodes: Sequence[NodePool], findings: Findings) 
         findings.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
     for role in missing_roles(audit):
         findings.unknowns.append(f"no {role} node of {audit.deployment} was read")
-    for node in nodes:
-        if node.node.role and node.node.role != node.role:
-            findings.warnings.append(
-                f"{node.node.name} was given as {node.node.role} but says it is {node.role}"
-            )
+    findings.errors += wrong_roles(audit)
+    findings.unknowns += contradictions(audit)
 
 
 def judge_node(pool: NodePool, audit: Audit, findings: Findings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.findings import Findings
-from kvaudit.auditor.checks.node_coverage import scope, sentence, thousands
+from kvaudit.auditor.checks.node_coverage import contradictions, scope, sentence, thousands, unread
 from kvaudit.auditor.checks.pool.numbers import NodePool, required_tokens, times_context, zone_in_words
 from kvaudit.auditor.verdict import Verdict
 
@@ -37,6 +37,7 @@ def measures(
         "full_context_requests": min(fits, default=None),
         "edge_limit": audit.rules.edge_limit,
         "scope": scope([node.node for node in nodes]),
+        "undecided": [sentence(unknown) for unknown in findings.unknowns],
         "warnings": [sentence(warning) for warning in findings.warnings],
         "nodes": [
             {
@@ -80,6 +81,8 @@ def summarise(
             text += f" ({zone_note})" if zone_note else ""
         elif findings.fails and zone_note and any(node.role == "prefill" for node in nodes):
             text += f" ({zone_note})"
+        if findings.fails and (also := contradictions(audit)):
+            text += f"; {also[0]}"
         if others:
             text += f"; and {len(others)} more: {'; '.join(others)}"
         return sentence(text)
@@ -112,8 +115,15 @@ def advise(
             "Start every member of the pair with the same KV layout, a transfer buffer of the context's "
             "size and without auto-truncation, then run the gate again."
         )
+    if verdict is Verdict.ERROR and not unread(audit):
+        return "Correct the role and run it again: the numbers of one role were given as another's."
     if verdict is Verdict.ERROR:
         return "Make the node answer (address, key, TLS) and run it again; nothing was learnt."
+    if verdict is Verdict.INCONCLUSIVE and contradictions(audit):
+        return (
+            "Ask the process itself, not through a proxy that rewrites its answers or a Service before several, and "
+            "run it again; until then treat the pool as too small."
+        )
     if verdict is Verdict.INCONCLUSIVE:
         return "Supply what is named above; until then treat the pool as too small."
     return "Nothing now; run it again after every start or change of capacity."
