@@ -48,11 +48,11 @@ def wrong_roles(audit: Audit) -> tuple[str, ...]:
     )
 
 
-def contradictions(audit: Audit) -> tuple[str, ...]:
-    """One sentence for each pair of answers that cannot be of one process."""
+def contradictions(nodes: Sequence[NodeSeen]) -> tuple[str, ...]:
+    """One sentence for each pair of answers of a node that cannot be of one process."""
     return tuple(
         f"{node.name} contradicts itself: {clause}"
-        for node in read_nodes(audit)
+        for node in nodes
         if node.facts is not None
         for clause in (*node.facts.contradictions, *_limit_above_context(node.facts))
     )
@@ -84,7 +84,7 @@ def evidence(audit: Audit) -> tuple[Evidence, ...]:
 
 def scope(nodes: Sequence[NodeSeen]) -> str:
     """ "one prefill node", "two prefill and one decode node", "one node of unknown role"."""
-    found = Counter(node.effective_role for node in nodes)
+    found = Counter(node.effective_role for node in nodes if not node.behind)
     parts = [f"{_number(found[role])} {role}" for role in ROLES if found[role]]
     other = sum(count for role, count in found.items() if role not in ROLES)
     if not parts:

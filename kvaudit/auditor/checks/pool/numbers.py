@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.engines import describe
 from kvaudit.auditor.readings import (
     EngineFacts,
@@ -60,7 +60,7 @@ def measure_nodes(audit: Audit) -> list[NodePool]:
     """Numbers per node. The members of a disaggregated pair share the largest context among them:
     clients see one entry, and a prompt that either side accepts must fit on both."""
     found = []
-    for node in read_nodes(audit):
+    for node in processes(audit):
         facts = node.facts
         assert facts is not None
         if audit.rules.conditions.get("hybrid_kv") is False:

@@ -31,6 +31,7 @@ from kvaudit.auditor.checks.pool.numbers import (
     required_tokens,
 )
 from kvaudit.auditor.checks.pool.report import advise, measures, summarise
+from kvaudit.auditor.checks.replicas import doubts, processes
 from kvaudit.auditor.readings import Reading
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -38,7 +39,8 @@ INCIDENT = "KVA-001"
 
 DOES_NOT_PROVE = (
     "It proves room, not isolation: it says nothing of what happens to a request that is refused, of races "
-    "between requests, or of any process that was not read. Pools are drawn anew at every start."
+    "between requests, or of any process that was not read; behind an address that spreads connections over several "
+    "(a Service) that may be most of them (--replicas). Pools are drawn anew at every start."
 )
 
 
@@ -116,7 +118,7 @@ def judge_coverage(audit: Audit, nodes: Sequence[NodePool], findings: Findings) 
     for role in missing_roles(audit):
         findings.unknowns.append(f"no {role} node of {audit.deployment} was read")
     findings.errors += wrong_roles(audit)
-    findings.unknowns += contradictions(audit)
+    findings.unknowns += (*contradictions(processes(audit)), *doubts(audit))
 
 
 def judge_node(pool: NodePool, audit: Audit, findings: Findings) -> None:

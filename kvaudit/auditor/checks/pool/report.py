@@ -10,6 +10,7 @@ from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import contradictions, scope, sentence, thousands, unread
 from kvaudit.auditor.checks.pool.numbers import NodePool, required_tokens, times_context, zone_in_words
+from kvaudit.auditor.checks.replicas import doubts, processes
 from kvaudit.auditor.verdict import Verdict
 
 
@@ -54,6 +55,7 @@ def measures(
                     {"rank": rank.rank, "usable": rank.usable.as_report()} for rank in node.facts.ranks
                 ],
                 "notes": list(node.facts.notes),
+                "connections": node.node.connections,
             }
             for node, reached in zip(nodes, reachable, strict=True)
         ],
@@ -81,7 +83,7 @@ def summarise(
             text += f" ({zone_note})" if zone_note else ""
         elif findings.fails and zone_note and any(node.role == "prefill" for node in nodes):
             text += f" ({zone_note})"
-        if findings.fails and (also := contradictions(audit)):
+        if findings.fails and (also := _unlike(audit)):
             text += f"; {also[0]}"
         if others:
             text += f"; and {len(others)} more: {'; '.join(others)}"
@@ -93,6 +95,11 @@ def summarise(
         f"{times:g} times the largest request of "
         f"{thousands(tightest.context.value or 0)} (at least {audit.rules.headroom:g} is required)"
     )
+
+
+def _unlike(audit: Audit) -> tuple[str, ...]:
+    """Why the numbers may not be those of one process."""
+    return (*contradictions(processes(audit)), *doubts(audit))
 
 
 def advise(
@@ -119,9 +126,9 @@ def advise(
         return "Correct the role and run it again: the numbers of one role were given as another's."
     if verdict is Verdict.ERROR:
         return "Make the node answer (address, key, TLS) and run it again; nothing was learnt."
-    if verdict is Verdict.INCONCLUSIVE and contradictions(audit):
+    if verdict is Verdict.INCONCLUSIVE and _unlike(audit):
         return (
-            "Ask the process itself, not through a proxy that rewrites its answers or a Service before several, and "
+            "Ask each process itself, not through a proxy that rewrites its answers or a Service before several, and "
             "run it again; until then treat the pool as too small."
         )
     if verdict is Verdict.INCONCLUSIVE:

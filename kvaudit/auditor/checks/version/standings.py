@@ -9,7 +9,7 @@ from kvaudit.auditor.advisories.features import Traits, merged, traits
 from kvaudit.auditor.advisories.match import Match, Subject, matches
 from kvaudit.auditor.advisories.versions import Build, parse_build
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.checks.version.conditions import Answer, among_all, answers_for
 
 
@@ -29,7 +29,7 @@ def assess_builds(audit: Audit) -> list[BuildAssessment]:
     """Every distinct build of every engine; advisories are matched per node and merged, the surest
     outcome first."""
     grouped: dict[tuple[str, str], list[NodeSeen]] = {}
-    for node in read_nodes(audit):
+    for node in processes(audit):
         assert node.facts is not None
         key = (node.facts.engine, node.facts.version.value or f"unknown: {node.facts.version.source}")
         grouped.setdefault(key, []).append(node)

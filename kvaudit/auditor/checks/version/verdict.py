@@ -23,6 +23,7 @@ from kvaudit.auditor.checks.node_coverage import (
     unread,
     wrong_roles,
 )
+from kvaudit.auditor.checks.replicas import doubts
 from kvaudit.auditor.checks.version import CHECK
 from kvaudit.auditor.checks.version.standings import BuildAssessment, assess_builds, named
 from kvaudit.auditor.engines import ENGINES
@@ -49,6 +50,7 @@ def judge_version(audit: Audit) -> Result:
     findings = Findings()
     findings.errors += (*unread(audit), *wrong_roles(audit))
     judge_coverage(audit, findings)
+    findings.unknowns += doubts(audit)
     judge_names(audit, findings)
     for standing in standings:
         judge_pins(standing, audit, findings)
@@ -209,8 +211,8 @@ def advise(verdict: Verdict, standings: Sequence[BuildAssessment], audit: Audit)
         return "Correct the role and run it again: conditions of advisories depend on it."
     if verdict is Verdict.ERROR:
         return "Make the node answer (address, key, TLS) and run it again; nothing was learnt."
-    if verdict is Verdict.INCONCLUSIVE and any(
-        build.traits.denied or build.traits.lacking for build in standings
+    if verdict is Verdict.INCONCLUSIVE and (
+        doubts(audit) or any(build.traits.denied or build.traits.lacking for build in standings)
     ):
         return "Give every process an address of its own, without a proxy that cuts its answers, and run it again."
     if verdict is Verdict.INCONCLUSIVE and asks:

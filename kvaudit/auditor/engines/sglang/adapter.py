@@ -55,13 +55,13 @@ class SGLang:
     id: ClassVar[str] = ENGINE.id
     title: ClassVar[str] = ENGINE.title
     plan: ClassVar[Sequence[Step]] = (
-        Step(NEW_INFO, identifies=True),
-        Step(OLD_INFO, unless=NEW_INFO, identifies=True),
+        Step(NEW_INFO, identifies=True, process=True),
+        Step(OLD_INFO, unless=NEW_INFO, identifies=True, process=True),
         Step("/v1/models", identifies=True),
         *routers.STEPS,
         Step("/v1/loads"),
         Step("/model_info"),
-        Step("/metrics"),
+        Step("/metrics", process=True),
     )
     gets: ClassVar[frozenset[str]] = frozenset({"/health", "/openapi.json", "/ready"})
     posts: ClassVar[frozenset[str]] = frozenset(
@@ -194,8 +194,11 @@ def _role(seen: ParsedAnswers) -> Reading[str]:
 
 
 def _process(seen: ParsedAnswers) -> Reading[str]:
-    """``startup_time`` holds durations measured once at start: their digest names the start."""
+    """``startup_time`` holds durations measured once at start: their digest names the start. Releases that have none
+    tell it by their metrics, where these are on."""
     started = seen.info.get("startup_time")
+    if isinstance(started, dict):  # each of several HTTP workers of one engine has a tokenizer of its own
+        started = {name: seconds for name, seconds in started.items() if name != "tokenizer_e2e"}
     source = f"{seen.where} startup_time (digest)"
     if not started:
         parts = sorted(
@@ -203,7 +206,12 @@ def _process(seen: ParsedAnswers) -> Reading[str]:
         )
         started, source = parts, f"{seen.where} internal_states[].startup_time (digest)"
     name = _json.digest(started) if started else ""
-    return derived(name, source) if name else unknown(f"no startup_time in {seen.where}")
+    if name:
+        return derived(name, source)
+    for sample in seen.metrics.samples("process_start_time_seconds"):
+        if sample.value:
+            return read(f"{sample.value:.2f}", "GET /metrics process_start_time_seconds")
+    return unknown(f"no startup_time in {seen.where} and no process_start_time_seconds in /metrics")
 
 
 def _notes(seen: ParsedAnswers, role: Reading[str]) -> list[str]:

@@ -74,7 +74,7 @@ class TensorRTLLM:
         Step("/v1/models", identifies=True),
         Step("/server_info", identifies=True),
         Step("/cluster_info", unless="/v1/models", identifies=True),
-        Step(PROMETHEUS, identifies=True),
+        Step(PROMETHEUS, identifies=True, process=True),
         Step(DRAINED, unless=PROMETHEUS, destructive=True),
     )
     gets: ClassVar[frozenset[str]] = frozenset({"/health", "/openapi.json"})

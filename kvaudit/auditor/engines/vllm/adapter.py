@@ -74,7 +74,7 @@ class VLLM:
         Step("/version", identifies=True),
         Step("/v1/models", identifies=True),
         Step("/server_info", identifies=True),  # development mode only
-        Step("/metrics"),
+        Step("/metrics", process=True),
     )
     gets: ClassVar[frozenset[str]] = frozenset({"/openapi.json", "/health", "/load", "/ping"})
     posts: ClassVar[frozenset[str]] = frozenset(
