@@ -57,6 +57,9 @@ class Engine:
     """Connector -> the release from which a configured one registers metrics: where none are, it is not there."""
     features_since: Mapping[str, str] = field(default_factory=dict)
     """Trait of a build -> the first release that has it."""
+    always_shown: frozenset[str] = frozenset()
+    """Traits that every process of their releases shows, whatever its arguments and role. Of the others at least one of
+    the newest release that a version claims has to be there."""
     features_until: Mapping[str, str] = field(default_factory=dict)
     """Trait of a build -> the last release that may have it."""
     surface: Surface = Surface()

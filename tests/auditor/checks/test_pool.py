@@ -348,11 +348,12 @@ class TestCoverage:
 
     def test_the_role_is_what_the_process_says(self):
         result = judge(node("decode", declared="prefill"))
-        assert (result.verdict, result.warn) == (PASS, True)
+        assert result.verdict is ERROR
         assert "one decode node" in result.summary
-        assert "was given as prefill but says it is decode" in result.measures["warnings"][0]
+        assert "was given as prefill but says it is decode" in result.summary
+        assert "Correct the role" in result.next
         both = judge(node("decode", declared="prefill"), node("decode", name="b"), complete=True)
-        assert "no prefill node" in both.summary.lower()
+        assert any("no prefill node" in said.lower() for said in both.measures["undecided"])
 
     def router(self, *workers):
         facts = EngineFacts("sglang", kind="router", workers=tuple(Worker(url) for url in workers))
@@ -373,6 +374,26 @@ class TestCoverage:
             self.router("http://10.0.0.1:30000@1", "http://10.0.0.2:30000"), given, complete=complete
         )
         assert (result.verdict, result.warn) == (verdict, verdict is PASS)
+
+
+@pytest.mark.parametrize(
+    ("declared", "read", "blocks", "verdict"),
+    [
+        ({}, {}, 2018, INCONCLUSIVE),
+        ({}, {}, 5, INCONCLUSIVE),  # too few by the product, which may be too low
+        ({"hybrid_kv": False}, {}, 2018, PASS),
+        ({"hybrid_kv": False}, {}, 5, FAIL),
+        ({"hybrid_kv": True}, {}, 2018, INCONCLUSIVE),
+        ({"hybrid_kv": False}, {"hybrid_kv": True}, 2018, INCONCLUSIVE),  # the process outweighs the operator
+    ],
+)
+def test_blocks_of_an_old_vllm_count_only_where_no_layer_differs(declared, read, blocks, verdict):
+    given = replayed("vllm", payloads.vllm_0_19(blocks))
+    given = replace(given, facts=replace(given.facts, conditions={**given.facts.conditions, **read}))
+    result = judge(given, rules=Rules(conditions=declared))
+    assert result.verdict is verdict
+    assert "refuse prompts above" not in result.next
+    assert result.warn == (verdict is PASS)
 
 
 def test_recorded_vllm_passes():

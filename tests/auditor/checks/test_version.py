@@ -181,9 +181,31 @@ class TestFeatures:
         assert "cuda_graph_max_bs (until 0.5.18)" in result.summary
 
     def test_absent_features_are_said(self):
-        result = judge(node("unified", version="0.5.22", features={"frontend": False}))
+        features = {"attn_dp_size": True, "frontend": False}
+        result = judge(node("unified", version="0.5.22", features=features))
         assert (result.verdict, result.warn) == (PASS, True)
         assert any("frontend" in warning for warning in result.measures["warnings"])
+
+    @pytest.mark.parametrize(
+        ("engine", "version", "features"),
+        [
+            ("sglang", "0.5.22", {"frontend": True, "attn_dp_size": False}),
+            ("vllm", "0.30.0", {"kv_cache_size_tokens": False, "prompt_tokens_by_source": True}),
+            ("vllm", "0.33.0", {"prompt_tokens_cached_by_source": False}),
+        ],
+    )
+    def test_a_release_without_what_it_must_show_is_not_believed(self, engine, version, features):
+        result = judge(node("unified", engine=engine, version=version, features=features))
+        assert result.verdict is INCONCLUSIVE
+        assert "lacks what its release shows" in result.summary
+        assert "address of its own" in result.next
+
+    def test_another_node_does_not_lend_its_features(self):
+        shows, lacks = (
+            node("unified", name=name, features={"attn_dp_size": seen})
+            for name, seen in (("a", True), ("b", False))
+        )
+        assert judge(shows, lacks).verdict is INCONCLUSIVE
 
 
 class TestCoverage:

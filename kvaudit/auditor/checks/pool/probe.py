@@ -10,6 +10,7 @@ from typing import Any
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import (
+    contradictions,
     evidence,
     listed,
     missing_roles,
@@ -17,6 +18,7 @@ from kvaudit.auditor.checks.node_coverage import (
     thousands,
     unlisted_workers,
     unread,
+    wrong_roles,
 )
 from kvaudit.auditor.checks.pool import CHECK
 from kvaudit.auditor.checks.pool.numbers import (
@@ -29,6 +31,7 @@ from kvaudit.auditor.checks.pool.numbers import (
     required_tokens,
 )
 from kvaudit.auditor.checks.pool.report import advise, measures, summarise
+from kvaudit.auditor.checks.replicas import doubts, processes
 from kvaudit.auditor.readings import Reading
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -36,7 +39,8 @@ INCIDENT = "KVA-001"
 
 DOES_NOT_PROVE = (
     "It proves room, not isolation: it says nothing of what happens to a request that is refused, of races "
-    "between requests, or of any process that was not read. Pools are drawn anew at every start."
+    "between requests, or of any process that was not read; behind an address that spreads connections over several "
+    "(a Service) that may be most of them (--replicas). Pools are drawn anew at every start."
 )
 
 
@@ -113,11 +117,8 @@ def judge_coverage(audit: Audit, nodes: Sequence[NodePool], findings: Findings) 
         findings.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
     for role in missing_roles(audit):
         findings.unknowns.append(f"no {role} node of {audit.deployment} was read")
-    for node in nodes:
-        if node.node.role and node.node.role != node.role:
-            findings.warnings.append(
-                f"{node.node.name} was given as {node.node.role} but says it is {node.role}"
-            )
+    findings.errors += wrong_roles(audit)
+    findings.unknowns += (*contradictions(processes(audit)), *doubts(audit))
 
 
 def judge_node(pool: NodePool, audit: Audit, findings: Findings) -> None:

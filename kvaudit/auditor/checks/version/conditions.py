@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from kvaudit.auditor.advisories.versions import parse_build
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.engines import describe
 from kvaudit.auditor.readings import EngineFacts
 
@@ -28,7 +28,7 @@ COMPUTED = (
 
 def among_all(audit: Audit) -> dict[str, Answer]:
     """The answers that only all nodes together give; compute them once for an audit of many nodes."""
-    nodes = read_nodes(audit)
+    nodes = processes(audit)
     return {condition: _computed(condition, nodes, audit) for condition in COMPUTED}
 
 

@@ -19,6 +19,18 @@ ENGINE = Engine(
         "kv_cache_size_tokens": "0.24.0",
         "prompt_tokens_cached_by_source": "0.32.0",
     },
+    # Metrics are registered, with their series, before the first request.
+    always_shown=frozenset(
+        {
+            "kv_cache_usage_perc",
+            "inter_token_latency",
+            "external_prefix_cache",
+            "request_time_per_output_token",
+            "prompt_tokens_by_source",
+            "kv_cache_size_tokens",
+            "prompt_tokens_cached_by_source",
+        }
+    ),
     surface=Surface(
         reads={
             "/v1/models": "models",
