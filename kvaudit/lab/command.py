@@ -11,6 +11,7 @@ from typing import Any
 
 from kvaudit.auditor.commands import arguments as flags
 from kvaudit.lab import BANNER
+from kvaudit.lab.config import FREE_LISTS
 
 
 def main(argv: Sequence[str]) -> int:
@@ -46,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--prefix-cache", choices=("salted", "shared", "off"))
     serve.add_argument("--temperature", type=float, help="default temperature, 0 is greedy")
     serve.add_argument("--time-scale", type=float, help="factor on all simulated durations; 0 = none")
-    serve.add_argument("--free-list", choices=("lifo", "fifo"))
+    serve.add_argument("--free-list", choices=FREE_LISTS, help="which page goes out next (lab/pool.py)")
     serve.add_argument("--node-key", help="key that the nodes themselves ask for (default: none)")
     serve.add_argument("--no-cache-report", action="store_true", help="usage without cached_tokens")
     serve.add_argument("--seed", type=int)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from kvaudit.lab.clock import Durations
 
 Flavour = Literal["sglang", "vllm"]
 Scale = Literal["small", "incident"]
+FreeList = Literal["lifo", "fifo", "sglang-pd", "vllm-lru"]
+"""Which free page goes out next; who does which: `kvaudit.lab.pool.KVPool`."""
+
+FREE_LISTS: tuple[FreeList, ...] = get_args(FreeList)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class LabConfig:
     decode_pool: int | None = None
     context: int | None = None
     page: int | None = None
-    order: Literal["lifo", "fifo"] = "lifo"
+    order: FreeList = "lifo"
     engine_version: str = ""
     model: str = "lab-copier"
     temperature: float = 0.0

@@ -20,6 +20,8 @@ CONFIGURATIONS = {
     "unified, salted cache": replace(TINY, unified=True),
     "decode gives up early": replace(TINY, waiting_timeout=0.006),
     "first in, first out": replace(TINY, order="fifo", second_tier=False),
+    "SGLang's prefill and decode": replace(TINY, order="sglang-pd"),
+    "vLLM's queue": replace(TINY, order="vllm-lru", prefix_cache="off"),
 }
 
 
