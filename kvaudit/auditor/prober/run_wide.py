@@ -116,6 +116,8 @@ def _measures(traces: Sequence[Trace], provenance: Provenance) -> dict[str, Any]
         "by_mode": {
             mode: {
                 "answers": len(origin.answers),
+                "own": origin.own,
+                "others": origin.others,
                 "foreign_words": origin.foreign,
                 "controls": len(origin.controls),
                 "controls_foreign_words": origin.foreign_controls,

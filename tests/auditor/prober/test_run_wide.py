@@ -92,7 +92,7 @@ def test_a_new_check_keeps_the_controls_alone() -> None:
     found = answers(40, 0, 60, 20)
     found.begin()
     assert judged(PASSED, [], found).measures["provenance"]["by_mode"]["chat"] == {
-        "answers": 0, "foreign_words": 0, "controls": 40, "controls_foreign_words": 0
+        "answers": 0, "own": 0, "others": 0, "foreign_words": 0, "controls": 40, "controls_foreign_words": 0
     }  # fmt: skip
 
 
