@@ -74,7 +74,7 @@ def _trace(row: Mapping[str, Any]) -> TraceRow:
     return TraceRow(
         kind=str(row.get("kind") or ""),
         words=str(row.get("words") or ""),
-        where=str(row.get("where") or ""),
+        where=str(row.get("where") or "").removeprefix("choices."),
         tokens=count(row.get("tokens")),
         planted_by=str(row.get("planted_by") or ""),
         read_by=str(row.get("read_by") or ""),
