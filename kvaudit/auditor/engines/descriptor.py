@@ -55,6 +55,8 @@ class Engine:
     """The flag with which it reports cached tokens in its usage block; "" where it needs none, or cannot."""
     connectors_since: Mapping[str, str] = field(default_factory=dict)
     """Connector -> the release from which a configured one registers metrics: where none are, it is not there."""
+    unequal_pages_since: Mapping[str, str] = field(default_factory=dict)
+    """Transport -> the release from which it converts between pages of unequal sizes."""
     features_since: Mapping[str, str] = field(default_factory=dict)
     """Trait of a build -> the first release that has it."""
     always_shown: frozenset[str] = frozenset()
