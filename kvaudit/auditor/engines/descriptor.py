@@ -46,6 +46,8 @@ class Engine:
     """Place among the adapters that are tried on a node whose engine is not declared, and on pages."""
     aliases: tuple[str, ...] = ()
     """Other spellings of its id, in lower case."""
+    images: tuple[str, ...] = ()
+    """Ends of the names of its own images, in lower case: their tags are its releases."""
     by_pointers: bool = False
     """A pool that the operator declares with JSON pointers: never recognised by itself, without roles or releases."""
 

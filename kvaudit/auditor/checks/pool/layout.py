@@ -7,7 +7,7 @@ from typing import Any
 
 from packaging.version import Version
 
-from kvaudit.auditor.advisories.versions import parse_build
+from kvaudit.auditor.advisories.newest import build_of
 from kvaudit.auditor.checks.contract import Rules
 from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import listed
@@ -120,7 +120,7 @@ def _converts(facts: EngineFacts, rules: Rules) -> bool | None:
         return False
     if True not in used.values():
         return None
-    build = parse_build(facts.version.value)
+    build = build_of(facts.engine, facts.version.value)
     if build.low is None or build.high is None:
         return None
     releases = [Version(since[name]) for name, answer in used.items() if answer]

@@ -8,6 +8,15 @@ ENGINE = Engine(
     id="vllm",
     title="vLLM",
     order=2,
+    images=(
+        "vllm",
+        "vllm-openai",
+        "vllm-openai-cpu",
+        "vllm-openai-rocm",
+        "vllm-openai-xpu",
+        "vllm-cpu",
+        "vllm-tpu",
+    ),
     cached_tokens_flag="--enable-prompt-tokens-details",
     connectors_since={"nixl": "0.11.2"},
     unequal_pages_since={"nixl": "0.12.0"},  # vllm#26759, after vllm#26744
