@@ -8,8 +8,18 @@ ENGINE = Engine(
     id="vllm",
     title="vLLM",
     order=2,
+    images=(
+        "vllm",
+        "vllm-openai",
+        "vllm-openai-cpu",
+        "vllm-openai-rocm",
+        "vllm-openai-xpu",
+        "vllm-cpu",
+        "vllm-tpu",
+    ),
     cached_tokens_flag="--enable-prompt-tokens-details",
     connectors_since={"nixl": "0.11.2"},
+    unequal_pages_since={"nixl": "0.12.0"},  # vllm#26759, after vllm#26744
     features_since={
         "kv_cache_usage_perc": "0.9.0",
         "inter_token_latency": "0.10.2",
