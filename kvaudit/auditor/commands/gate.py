@@ -151,7 +151,9 @@ async def audited(target: Target, checks: Sequence[str], *, seconds: float, wait
     attempt = 0
     while True:
         left = until - time.monotonic()
-        budget = runner.Budget(seconds=seconds, node_seconds=min(10.0, seconds))
+        budget = runner.Budget(
+            seconds=seconds, node_seconds=min(10.0, seconds), connections=flags.CONNECTIONS
+        )
         nodes, results = await runner.results(target, checks, budget=budget)
         outcome = Outcome(target, tuple(nodes), tuple(results))
         if left <= 0 or not starting(outcome):

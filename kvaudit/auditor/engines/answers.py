@@ -34,9 +34,12 @@ class Step:
 
     ``identifies`` marks a path that is harmless on every engine. While the engine is not known,
     only these are asked (each path once over all adapters); the rest of the recognised adapter's
-    plan follows. Without this, looking for vLLM's ``/metrics`` would drain TensorRT-LLM's."""
+    plan follows. Without this, looking for vLLM's ``/metrics`` would drain TensorRT-LLM's.
+
+    ``process`` marks what tells which process answered: enough for a glance over a fresh connection."""
 
     path: str
     unless: str = ""
     destructive: bool = False
     identifies: bool = False
+    process: bool = False

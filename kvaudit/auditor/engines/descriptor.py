@@ -46,6 +46,8 @@ class Engine:
     """Place among the adapters that are tried on a node whose engine is not declared, and on pages."""
     aliases: tuple[str, ...] = ()
     """Other spellings of its id, in lower case."""
+    images: tuple[str, ...] = ()
+    """Ends of the names of its own images, in lower case: their tags are its releases."""
     by_pointers: bool = False
     """A pool that the operator declares with JSON pointers: never recognised by itself, without roles or releases."""
 
@@ -55,8 +57,13 @@ class Engine:
     """The flag with which it reports cached tokens in its usage block; "" where it needs none, or cannot."""
     connectors_since: Mapping[str, str] = field(default_factory=dict)
     """Connector -> the release from which a configured one registers metrics: where none are, it is not there."""
+    unequal_pages_since: Mapping[str, str] = field(default_factory=dict)
+    """Transport -> the release from which it converts between pages of unequal sizes."""
     features_since: Mapping[str, str] = field(default_factory=dict)
     """Trait of a build -> the first release that has it."""
+    always_shown: frozenset[str] = frozenset()
+    """Traits that every process of their releases shows, whatever its arguments and role. Of the others at least one of
+    the newest release that a version claims has to be there."""
     features_until: Mapping[str, str] = field(default_factory=dict)
     """Trait of a build -> the last release that may have it."""
     surface: Surface = Surface()

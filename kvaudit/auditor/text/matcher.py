@@ -126,7 +126,10 @@ class Matcher:
         return sorted(found, key=lambda match: (not match.hit, -match.run, match.at))
 
     def _looked_up(self, word: str) -> Sequence[tuple[Marker, int]]:
-        return self._words.get(word) or (self._words.get(word[:-1], ()) if word.endswith("s") else ())
+        found = self._words.get(word)
+        if found is None and word.endswith("s"):
+            found = self._words.get(word[:-1])
+        return found or ()
 
     def _scattered(self, answer: list[str], own: Marker | None) -> Iterable[Match]:
         """Markers of which five words stand in their order with at most two others between, or all six close together:

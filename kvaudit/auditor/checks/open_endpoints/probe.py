@@ -12,6 +12,7 @@ from typing import Any
 from kvaudit.auditor.checks.contract import Anonymous, Audit, NodeSeen
 from kvaudit.auditor.checks.node_coverage import evidence, read_nodes, scope, sentence, unread
 from kvaudit.auditor.checks.open_endpoints import CHECK
+from kvaudit.auditor.checks.replicas import doubts
 from kvaudit.auditor.engines import describe
 from kvaudit.auditor.engines.descriptor import Surface
 from kvaudit.auditor.readings import Exposure
@@ -250,7 +251,7 @@ def _untold(seen: Seen, audit: Audit) -> list[str]:
                 if answer.status == 0 or answer.status >= 500
             )
             said.append(f"{answered.node.name} did not answer {', '.join(lost)}")
-    return said
+    return [*said, *doubts(audit)]
 
 
 def _decide(

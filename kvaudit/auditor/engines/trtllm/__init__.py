@@ -8,6 +8,7 @@ ENGINE = Engine(
     id="trtllm",
     title="TensorRT-LLM",
     order=3,
+    images=("tensorrt-llm/release", "tensorrt-llm"),
     aliases=("tensorrt-llm", "tensorrt_llm", "trt-llm"),
     surface=Surface(
         # Not /metrics: it hands its queued statistics to whoever asks first.

@@ -8,8 +8,18 @@ ENGINE = Engine(
     id="vllm",
     title="vLLM",
     order=2,
+    images=(
+        "vllm",
+        "vllm-openai",
+        "vllm-openai-cpu",
+        "vllm-openai-rocm",
+        "vllm-openai-xpu",
+        "vllm-cpu",
+        "vllm-tpu",
+    ),
     cached_tokens_flag="--enable-prompt-tokens-details",
     connectors_since={"nixl": "0.11.2"},
+    unequal_pages_since={"nixl": "0.12.0"},  # vllm#26759, after vllm#26744
     features_since={
         "kv_cache_usage_perc": "0.9.0",
         "inter_token_latency": "0.10.2",
@@ -19,6 +29,18 @@ ENGINE = Engine(
         "kv_cache_size_tokens": "0.24.0",
         "prompt_tokens_cached_by_source": "0.32.0",
     },
+    # Metrics are registered, with their series, before the first request.
+    always_shown=frozenset(
+        {
+            "kv_cache_usage_perc",
+            "inter_token_latency",
+            "external_prefix_cache",
+            "request_time_per_output_token",
+            "prompt_tokens_by_source",
+            "kv_cache_size_tokens",
+            "prompt_tokens_cached_by_source",
+        }
+    ),
     surface=Surface(
         reads={
             "/v1/models": "models",
