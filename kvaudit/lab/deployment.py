@@ -32,6 +32,10 @@ class Deployment:
         kind = combine(faults)
         if config.flavour not in kind.flavours:
             raise ValueError(f"fault {kind.name!r} does not exist in flavour {config.flavour!r}")
+        if config.unified and kind.disaggregated:
+            raise ValueError(
+                f"fault {kind.name!r} lies in the transfer from prefill to decode: a unified engine has none"
+            )
         self.config = config = kind.configure(config)
         _check_vllm_pool(config, kind.name)
         self.faults = kind(config.seed)

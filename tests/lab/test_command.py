@@ -134,6 +134,7 @@ def test_every_fault_overrides_the_right_behaviour_somewhere():
     [
         (["serve", "--fault", "nonsense"], "there is no fault called 'nonsense'"),
         (["serve", "--fault", "stale_pages", "--flavour", "vllm"], "does not exist in flavour 'vllm'"),
+        (["serve", "--fault", "dwell", "--unified"], "'dwell' lies in the transfer from prefill to decode"),
         (["serve", "--flavour", "vllm", "--prefill-pool", "4096"], "estimated maximum model length"),
         (["serve", "--prefill-pool", "12"], "at least 64 tokens"),
         (["serve", "--prefill-pool", "many"], "invalid"),

@@ -42,6 +42,8 @@ class Faults:
     reports: ClassVar[tuple[str, ...]] = ()
     """Public reports it stands for (issue numbers, advisories)."""
     flavours: ClassVar[tuple[str, ...]] = ("sglang", "vllm")
+    disaggregated: ClassVar[bool] = False
+    """It lies in the transfer from prefill to decode: a unified engine has none."""
     stray: ClassVar[tuple[str, ...]] = ()
     """Faults of a replica that stands behind the entry and on nobody's list; () = there is none."""
 

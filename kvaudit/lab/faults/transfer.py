@@ -20,6 +20,7 @@ class ShortTransfer(Faults):
 
     name = "short_transfer"
     nature = Nature.LEAKS
+    disaggregated = True
     reports: ClassVar[tuple[str, ...]] = ("sglang#38704", "sglang#34208")
     RATE = 0.5
 
@@ -37,6 +38,7 @@ class LateWriter(Faults):
 
     name = "late_writer"
     nature = Nature.LEAKS
+    disaggregated = True
     reports = ("sglang#24527", "vllm#32255", "KVA-004", "KVA-022")
 
     def waits_for_writer(self) -> bool:
@@ -56,6 +58,7 @@ class LeaseExpiry(Faults):
 
     name = "lease_expiry"
     nature = Nature.LEAKS
+    disaggregated = True
     reports = ("vllm#21570", "aws-do-eks#84")
     LEASE = 0.02
     DELAY = 0.05
@@ -75,6 +78,7 @@ class MiddlePages(Faults):
 
     name = "middle_pages"
     nature = Nature.LEAKS
+    disaggregated = True
     reports = ("sglang#38704",)
     RATE = 0.5
 
@@ -109,6 +113,7 @@ class Residue(Faults):
 
     name = "residue"
     nature = Nature.LEAKS
+    disaggregated = True
     reports = ("vllm#50749", "tt-metal#54413")
     LEAST = 1_024  # tokens of a prompt that is damaged
 
@@ -128,6 +133,7 @@ class Dwell(Faults):
 
     name = "dwell"
     nature = Nature.LEAKS
+    disaggregated = True
     reports = ("Mooncake#850", "vllm#52234")
     IDLE = 60.0  # seconds
 
