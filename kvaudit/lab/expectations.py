@@ -69,6 +69,7 @@ ROWS: tuple[Expectation, ...] = (
         ("snapshot_restore",),
         {
             # a restored stranger answers in one's place, or only one's own facts are gone: the draw decides
+            "accounting": "pass|inconclusive|fail",
             "rejection": "fail|inconclusive",
             "canary": "fail",
             "coherence": "inconclusive",

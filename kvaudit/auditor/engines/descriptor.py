@@ -20,15 +20,23 @@ class Surface:
     the later are old names, asked where the one before is 404."""
     listed: bool = False
     """Unguarded routes are seen in its list of routes alone: without the list there is no verdict."""
+    guarded: tuple[str, ...] = ()
+    """Prefixes that its key guards; whether one is set shows at its list of models."""
     acting: tuple[str, ...] = ()
-    """Routes that act and that no key guards where they are listed."""
+    """Routes that act, and are open where they are listed unless they lie below a guarded prefix and a key is set. One
+    that ends in * stands for all that begin so."""
+    inert: tuple[str, ...] = ()
+    """Routes that only tell or serve: whatever else is listed and open is not known to kvaudit, and may act."""
     completions: tuple[str, ...] = ()
     """Routes that serve completions and lie outside the prefixes that its key guards."""
     tokenizers: tuple[str, ...] = ()
     scaling: tuple[str, ...] = ()
+    inference: tuple[str, ...] = ()
+    """Routes that run the model, tell no completion, and lie outside the prefixes that its key guards."""
     keys: tuple[str, ...] = ()
     """Fields of its configuration: while all of them are null, the routes of ``unlocked`` act for everybody."""
     unlocked: str = ""
+    """What acts where no key is set."""
 
     def telling(self, what: Tells) -> tuple[str, ...]:
         """The paths whose answers tell this, in order."""

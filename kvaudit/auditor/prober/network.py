@@ -43,6 +43,9 @@ _MAY_HAVE_RUN = (
     Outcome.BROKEN,
     Outcome.CANCELLED,
     Outcome.STRANGER,
+    Outcome.FAILED,
+    Outcome.TIMED_OUT,
+    Outcome.GUARDED,
 )
 
 _MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)

@@ -37,6 +37,6 @@ ENGINE = Engine(
         },
         # Which routes are open follows from which keys are set (utils/auth.py), so the list of routes decides nothing.
         keys=("api_key", "admin_api_key"),
-        unlocked="flush_cache, abort_request, weight updates, role switch",
+        unlocked="flush_cache, abort_request, LoRA adapters, weight updates, role switch",
     ),
 )
