@@ -158,6 +158,18 @@ def test_the_gate(
     assert says in said
 
 
+def test_the_report_names_every_process(capsys: pytest.CaptureFixture[str]) -> None:
+    with servers.background(Service(sglang(1.0), sglang(2.0, pool=300_000))) as server:
+        main(["gate", "--node", server.url, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    [other] = document["target"]["nodes"][0]["others"]
+    assert other["pool"]["value"] == 300_000
+    assert [node["pool"]["value"] for node in document["results"][0]["measures"]["nodes"]] == [
+        412_672,
+        300_000,
+    ]
+
+
 @pytest.mark.parametrize(("field", "code"), [("", 2), (", replicas: 2", 0), (", replicas: x", 3)])
 def test_a_fleet_file_says_how_many(
     capsys: pytest.CaptureFixture[str], tmp_path: Any, field: str, code: int
