@@ -107,7 +107,7 @@ async def read_again(
             if facts.process.known and enough(facts):
                 return NodeReading(facts=facts, adapter=adapter)
     await session.ask(plan)
-    problem = session.first_problem()
+    problem = session.first_problem() or session.refusal()
     if problem:
         return NodeReading(problem=problem)
     return NodeReading(adapter.facts(session.answers), evidence=tuple(session.evidence), adapter=adapter)
@@ -204,6 +204,11 @@ class _NodeSession:
         got = ", ".join(f"{answer.path} {answer.status or 'no answer'}" for answer in self.answers.values())
         expected = title or "any engine that kvaudit knows"
         return f"{where} answers, but not like {expected} ({got}); check the address, or give --engine."
+
+    def refusal(self) -> str:
+        """The sentence for a path that answered before, and not now: a replica that starts, or wants another key."""
+        said = self._first(lambda answer: answer.status not in (0, 200))
+        return f"{self._client.base}{said.path} answered {said.status}, and 200 before." if said else ""
 
     def _below_v1(self) -> str:
         """The sentence for the base URL of a client library, which ends in /v1."""
