@@ -32,7 +32,7 @@ from kvaudit.auditor.checks.prober_protocol import Limits, Outcome  # noqa: E402
 from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode  # noqa: E402
 from kvaudit.auditor.prober import NetworkProber  # noqa: E402
 from kvaudit.auditor.text.markers import draw_marker, seeded  # noqa: E402
-from kvaudit.auditor.text.prompts import draw_nonce  # noqa: E402
+from kvaudit.auditor.text.prompts import Tail, draw_nonce  # noqa: E402
 from kvaudit.auditor.text.spelling import Prompt, Spelling  # noqa: E402
 from kvaudit.auditor.transport import Client  # noqa: E402
 
@@ -112,7 +112,7 @@ def prober(url: str) -> NetworkProber:
 
 async def built(spelling: Spelling, seed: int) -> Prompt:
     marker = draw_marker(seeded(seed))
-    return await spelling.framed(marker, TOKENS, draw_nonce(seeded(seed), without=marker.words).question)
+    return await spelling.framed(marker, TOKENS, draw_nonce(seeded(seed), without=marker.words).tail)
 
 
 async def cpu_of(work: Callable[[], Awaitable[Any]], repeats: int) -> float:
@@ -185,7 +185,7 @@ def peak(url: str, at_once: int, into: Any) -> None:
         asking = prober(url)
         spelling = Spelling(piece_ids)
         await asking.ask("A", Prompt(9, b"1,2"), max_tokens=1)
-        await spelling.framed(draw_marker(seeded(0)), 2_000, " Q:")
+        await spelling.framed(draw_marker(seeded(0)), 2_000, Tail(" Q:"))
         before = held("VmRSS")
 
         async def whole(seed: int) -> None:

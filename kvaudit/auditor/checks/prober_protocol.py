@@ -12,20 +12,22 @@ from enum import StrEnum
 from typing import Protocol
 
 from kvaudit.auditor.text.markers import Draw, Marker
-from kvaudit.auditor.text.prompts import Needle
+from kvaudit.auditor.text.prompts import Needle, Tail
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence
 
 
 class Outcome(StrEnum):
-    """How one request ended. Only the first four say something about the target."""
+    """How one request ended. Only the first five say something about the target."""
 
     ANSWERED = "answered"  # 2xx, read to its end, with text
     EMPTY = "empty"  # 2xx, read to its end, no text and no abort
     CUT = "cut"  # 2xx whose finish is abort, or length with at most one token where there was room
     REFUSED = "refused"  # an error that names the length, as status or inside a 200 stream
+    HIDDEN = "hidden refusal"  # 2xx whose text is the sentence of such an error
     UNANSWERED = "unanswered"  # an error for another reason (max_tokens, a parameter): void
     TOO_LARGE = "too large"  # 413: a proxy, or an engine that does not name the length: void
+    GUARDED = "guardrail"  # something before the model answered, whatever the status: void
     FAILED = "failed"  # 5xx
     BUSY = "busy"  # 429, 503 or 529: void
     TIMED_OUT = "timed out"
@@ -37,7 +39,27 @@ class Outcome(StrEnum):
     @property
     def valid(self) -> bool:
         """Whether a trial with this outcome counts; a void one is counted and shown, never as clean."""
-        return self in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.REFUSED)
+        return self in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.REFUSED, Outcome.HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Something of another request that came back in an answer: ``words`` are ours, so they may be shown.
+
+    ``where``: "text", or what else of an answer held it. ``verified``: a run of marker words that chance does not
+    bring; a single foreign nonce or fact is none. ``tokens`` is the length of the prompt that was answered.
+    """
+
+    kind: str  # "marker", "nonce" or "fact"
+    where: str
+    planted_by: str
+    read_by: str
+    words: tuple[str, ...]
+    run: int
+    tokens: int
+    decoy: bool = False
+    verified: bool = False
+    earlier_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +81,13 @@ class Reply:
     model: str = ""
     tokens_sent: int = 0
     evidence: tuple[Evidence, ...] = ()  # request and response, generated text replaced by its hash
+    aside: Mapping[str, str] = field(
+        default_factory=dict, repr=False
+    )  # where -> other text of the answer, sealed too
+    traces: tuple[Trace, ...] = ()  # of other requests of this run, and of earlier ones
+    foreign: bool | None = (
+        None  # words that neither the prompt nor the model's short answers hold; None = unjudged
+    )
 
     @property
     def valid(self) -> bool:
@@ -169,7 +198,7 @@ class Prober(Protocol):
         self,
         marker: Marker,
         tokens: int,
-        tail: str,
+        tail: Tail,
         needles: Sequence[Needle] = (),
         *,
         tenant: str = "",

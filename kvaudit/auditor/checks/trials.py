@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Reply
-from kvaudit.auditor.text.prompts import Nonce
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Reply, Trace
+from kvaudit.auditor.text.prompts import Contents
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 VOID_SHARE = 0.10
@@ -20,6 +20,9 @@ VOID_SHARE = 0.10
 NONCE_ROOM = 16
 """Output tokens in which any model that read its prompt has said its nonce (a word is 1 to 8)."""
 
+PHRASE_ROOM = 48
+"""Output tokens in which it has said four words of its phrase (of one token a letter, and a space before each)."""
+
 _TIMED_OUT = re.compile(r"timed[ -]?out|time[ -]?out|deadline", re.IGNORECASE)
 
 
@@ -27,7 +30,9 @@ _TIMED_OUT = re.compile(r"timed[ -]?out|time[ -]?out|deadline", re.IGNORECASE)
 class Trial:
     """One request as a judge sees it: no generated text, only what was found in it.
 
-    ``nonce``: True given, False missing, None where it could not be judged (no room, no answer).
+    ``nonce``: whether the answer gives what its prompt asked for, the nonce or the own phrase: True given, False
+    missing (an empty answer is one), None where it could not be judged (no room, no answer). ``foreign``: whether it
+    holds words that neither its prompt nor the model's short answers do; None = unjudged.
     """
 
     name: str  # "N-1", "longest", "control", ...
@@ -45,7 +50,9 @@ class Trial:
     completion_tokens: int | None = None
     first_token: float | None = None
     seconds: float = 0.0
-    cramped: bool = False  # there was less room than a nonce needs
+    cramped: bool = False  # there was less room than the answer needs
+    foreign: bool | None = None
+    traces: tuple[Trace, ...] = ()
 
     @property
     def usage_right(self) -> bool | None:
@@ -56,6 +63,11 @@ class Trial:
     def wrong(self) -> bool:
         """A 200 whose text does not hold the nonce although there was room for it."""
         return self.outcome is Outcome.ANSWERED and self.nonce is False
+
+    @property
+    def missed(self) -> bool:
+        """A 200, empty or not, that does not give what was asked although there was room for it."""
+        return self.nonce is False
 
     @property
     def read(self) -> bool:
@@ -74,15 +86,27 @@ class Trial:
         return self.outcome is Outcome.FAILED and (self.status == 504 or bool(_TIMED_OUT.search(self.error)))
 
 
-def trial(name: str, reply: Reply, *, tenant: str, nonce: Nonce | None, room: int, repeat: int = 0) -> Trial:
-    """Reduce a reply to what may leave the check."""
+def trial(
+    name: str,
+    reply: Reply,
+    *,
+    tenant: str,
+    asked: Contents | None,
+    room: int,
+    repeat: int = 0,
+    needed: int = NONCE_ROOM,
+) -> Trial:
+    """Reduce a reply to what may leave the check. ``asked``: what the answer is judged against, None = judged by
+    the check itself. ``needed``: output tokens that this model's short answers took (a thinking one's hundreds)."""
+    if asked is not None and asked.tail.phrase:
+        needed = max(needed, PHRASE_ROOM)
     return Trial(
         name=name,
         tokens=reply.tokens_sent,
         tenant=tenant,
         outcome=reply.outcome,
         repeat=repeat,
-        nonce=nonce_in(reply, nonce, room) if nonce is not None else None,
+        nonce=given_in(reply, asked, room, needed) if asked is not None else None,
         status=reply.status,
         finish=reply.finish,
         error=reply.error,
@@ -92,19 +116,27 @@ def trial(name: str, reply: Reply, *, tenant: str, nonce: Nonce | None, room: in
         completion_tokens=reply.completion_tokens,
         first_token=reply.first_token,
         seconds=reply.seconds,
-        cramped=room < NONCE_ROOM,
+        cramped=room < needed,
+        foreign=reply.foreign,
+        traces=reply.traces,
     )
 
 
-def nonce_in(reply: Reply, nonce: Nonce, room: int) -> bool | None:
-    """Whether the answer gives its nonce. With less room than a nonce needs only its beginning can
-    be asked for: the word must start with what was said; nothing said at all judges nothing."""
-    if reply.outcome is not Outcome.ANSWERED:
+def given_in(reply: Reply, asked: Contents, room: int, needed: int = NONCE_ROOM) -> bool | None:
+    """Whether the answer gives what was asked. With less room than the ``needed`` only the beginning of a nonce can
+    be asked for: the word must start with what was said; nothing said at all, a phrase without room, or a model that
+    thinks first and had no room for it, judges nothing."""
+    if reply.outcome not in (Outcome.ANSWERED, Outcome.EMPTY):
         return None
-    if nonce.answered(reply.text):
+    if asked.answered(reply.text):
         return True
-    if room >= NONCE_ROOM:
+    nonce = asked.tail.nonce
+    if nonce is None:
+        needed = max(needed, PHRASE_ROOM)
+    if room >= needed:
         return False
+    if nonce is None or needed > NONCE_ROOM:
+        return None
     said = reply.text.lower().lstrip()
     return (nonce.word.startswith(said) or said.startswith(nonce.word)) if said else None
 

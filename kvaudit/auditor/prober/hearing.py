@@ -11,6 +11,7 @@ import orjson
 
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.engines.completion import Call, Dialect
+from kvaudit.auditor.prober.aside import MOST_CHARACTERS, Aside
 from kvaudit.auditor.prober.replies import ReplyText, longest_text
 from kvaudit.auditor.prober.silence import Pulse
 from kvaudit.auditor.prober.wire import Wire
@@ -29,6 +30,7 @@ class Heard:
     complete: bool = False
     outcome: Outcome | None = None
     problem: str = ""
+    aside: Aside = field(default_factory=Aside, repr=False)
 
 
 async def hear(
@@ -53,11 +55,18 @@ async def hear(
             wire.stream("POST", call.path, content=call.body, limits=limits) as answer,
         ):
             heard.status, pulse.heard = answer.status, now()
+            heard.aside.add_text("headers", answer.header_text)
             if answer.is_event_stream:
                 await _events(answer, heard, dialect, most=most, pulse=pulse, now=now)
                 heard.complete = answer.done
+                heard.aside.add_text("lines of no event", "\n".join(answer.skipped))
             else:
-                document = json_or_none((await answer.read()).body)
+                body = (await answer.read()).body
+                document = json_or_none(body)
+                if document is None:
+                    heard.aside.add_text("body", body[:MOST_CHARACTERS].decode(errors="replace"))
+                else:
+                    heard.aside.add(document)
                 said.add(dialect.parse(document))
                 heard.complete = isinstance(document, dict)
                 said.garbled = not heard.complete
@@ -84,10 +93,14 @@ async def _events(
         if payload is None:
             if event.done:
                 break
+            if not event.data.strip():  # a keep-alive
+                continue
             said.add_garbled(event.error)
+            heard.aside.add_text("frames", event.data)
             continue
         text = word(payload, said.model, said.build)
         if text is None:
+            heard.aside.add(payload)
             piece = dialect.parse(payload)
             said.add(piece)
             text = piece.text

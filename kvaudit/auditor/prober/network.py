@@ -11,14 +11,16 @@ from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode
 from kvaudit.auditor.prober import health
 from kvaudit.auditor.prober.hearing import hear
-from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, Seal, outcome_of
+from kvaudit.auditor.prober.provenance import Provenance, strange_words
+from kvaudit.auditor.prober.registry import Registry
+from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, Seal, outcome_of, sealed_text
 from kvaudit.auditor.prober.silence import Pulse, Watch, Wedge, until_stopped
 from kvaudit.auditor.prober.spending import TokenUsage, refuse_without_consent
 from kvaudit.auditor.prober.tokenizing import ATTEMPTS, RETRY_PAUSE, TOKENIZER_SECONDS, NoTokenizer, token_ids
 from kvaudit.auditor.prober.wire import Wire
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker, seeded
-from kvaudit.auditor.text.prompts import Needle, draw_nonce
+from kvaudit.auditor.text.prompts import Needle, Tail, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt, Spelling, counted
 from kvaudit.auditor.transport import Limits as WireLimits
 from kvaudit.auditor.transport import TransportError
@@ -31,6 +33,9 @@ UNKNOWN_REPLICA = "one unknown replica behind the entry"
 CALIBRATION = (256, 384)
 """Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
 
+CONTROL_TOKENS = 512
+"""Prompts up to this length that were read are the controls of a run: what their answers say is the model's own."""
+
 _MAY_HAVE_RUN = (
     Outcome.ANSWERED,
     Outcome.EMPTY,
@@ -38,9 +43,16 @@ _MAY_HAVE_RUN = (
     Outcome.BROKEN,
     Outcome.CANCELLED,
     Outcome.STRANGER,
+    Outcome.FAILED,
+    Outcome.TIMED_OUT,
+    Outcome.GUARDED,
 )
 
 _MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)
+
+
+ENOUGH = 8
+"""Answers with another request's text after which nothing more is asked: each is somebody's text in other hands."""
 
 
 class CannotAsk(Exception):
@@ -76,6 +88,8 @@ class NetworkProber:
     answer_seconds: float = ANSWER_SECONDS
     mode: Mode | None = None
     template: dict[str, int] = field(default_factory=dict)  # tenant -> tokens that the target adds itself
+    registry: Registry = field(init=False, repr=False)
+    provenance: Provenance = field(default_factory=Provenance, repr=False)
     _calibrated: bool = False
     _last_long: int = 0  # tokens of the last prompt that was longer than a short request
     _watch: Watch = field(init=False, repr=False)
@@ -84,6 +98,7 @@ class NetworkProber:
     _spellings: dict[str, Spelling] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        self.registry = Registry(self.earlier)
         self._watch = Watch(self, note_silence=self.spent.note_silence)
 
     @property
@@ -140,6 +155,11 @@ class NetworkProber:
             return b""
         return answer.body if answer.status == 200 else b""
 
+    def begin(self) -> None:
+        """A new check begins: what came back so far belongs to the one before."""
+        self.registry.begin()
+        self.provenance.begin()
+
     async def aclose(self) -> None:
         """Close every connection."""
         for wire in (*self.wires.values(), *self.node_wires):
@@ -171,9 +191,9 @@ class NetworkProber:
         added = set()
         for tokens in CALIBRATION:
             marker = draw_marker(self.draw)
-            question = draw_nonce(self.draw, without=marker.words).question
+            tail = draw_nonce(self.draw, without=marker.words).tail
             self.template[tenant] = 0
-            prompt = await self.framed(marker, tokens, question, tenant=tenant)
+            prompt = await self.framed(marker, tokens, tail, tenant=tenant)
             for attempt in range(ATTEMPTS):
                 reply = await self.ask(tenant, prompt, max_tokens=4, stream=True, seconds=CALIBRATION_SECONDS)
                 if reply.outcome not in _MAY_PASS or attempt == ATTEMPTS - 1:
@@ -200,7 +220,7 @@ class NetworkProber:
         self,
         marker: Marker,
         tokens: int,
-        tail: str,
+        tail: Tail,
         needles: Sequence[Needle] = (),
         *,
         tenant: str = "",
@@ -264,6 +284,8 @@ class NetworkProber:
         self.spent.check(prompt.tokens)
         wish = CompletionOptions(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
         self.spent.requests += 1
+        if prompt.contents is not None:
+            self.registry.plant(prompt.contents, tenant)
         pulse, least = Pulse(self.now()), CALIBRATION[-1]
         if prompt.tokens > least:
             self._last_long = prompt.tokens
@@ -273,10 +295,33 @@ class NetworkProber:
             self._watch.control = min(reply.seconds, self._watch.control or reply.seconds)
         if reply.outcome in _MAY_HAVE_RUN:
             self.spent.prompt_tokens += prompt.tokens
-        return reply
+        return self._whose(reply, prompt, tenant)
+
+    def _whose(self, reply: Reply, prompt: Prompt, tenant: str) -> Reply:
+        """The reply with what of other requests stands in it, whatever check asked."""
+        contents = prompt.contents
+        if contents is None or self.mode is None:
+            return reply
+        said = {"text": reply.text, **reply.aside}
+        traces = self.registry.search(said, contents, tenant=tenant, tokens=prompt.tokens)
+        if self.seal is not None:
+            places = {trace.where for trace in traces} - {"text"}
+            source = f"{reply.evidence[0].source}, beside the text" if reply.evidence else "beside the text"
+            beside = tuple(sealed_text(self.seal, source, said[place]) for place in sorted(places))
+            reply = replace(reply, evidence=reply.evidence + beside)
+        if reply.outcome is not Outcome.ANSWERED:
+            return replace(reply, traces=traces)
+        words = strange_words(reply.text, reply.completion_tokens, contents)
+        own = contents.answered(reply.text)
+        control = own and prompt.tokens <= CONTROL_TOKENS
+        self.provenance.note(self.mode.value, words, control=control, own=own, traced=bool(traces))
+        foreign = self.provenance.by_mode[self.mode.value].is_foreign(words, control=control)
+        return replace(reply, traces=traces, foreign=foreign)
 
     def _refuse_when_over(self) -> None:
-        """`Stop` when nothing may be sent any more."""
+        """`Stop` when nothing may be sent any more, or when it is shown often enough that others' text comes back."""
+        if self.registry.leaks > ENOUGH:
+            raise Stop("Stopped: text of other requests came back in several answers.", harm=True)
         if self.wedge is not None:
             raise Stop(self.wedge.sentence, harm=True)
         if reason := self.stopped():
@@ -321,6 +366,7 @@ class NetworkProber:
             first=heard.first,
             seconds=self.now() - began,
             problem=heard.problem,
+            aside=heard.aside.texts(),
         )
 
     def _stranger(self, text: ReplyText) -> bool:
@@ -372,4 +418,4 @@ class NetworkProber:
     async def _short(self, tenant: str) -> Prompt:
         marker = draw_marker(self.draw)
         nonce = draw_nonce(self.draw, without=marker.words)
-        return await self.framed(marker, CALIBRATION[0], nonce.question, tenant=tenant)
+        return await self.framed(marker, CALIBRATION[0], nonce.tail, tenant=tenant)

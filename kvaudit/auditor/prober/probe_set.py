@@ -15,6 +15,7 @@ from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.prober_protocol import Stop
 from kvaudit.auditor.checks.trials import needed
 from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
+from kvaudit.auditor.prober.run_wide import judged
 from kvaudit.auditor.prober.session_wire import session_for
 from kvaudit.auditor.prober.setup import Permission, prober_for
 from kvaudit.auditor.prober.silence import Wedge
@@ -67,7 +68,14 @@ class ProbeSet:
             result: Result = check.judge(await check.observe(asked), asked)
             return replace(result, verdict=Verdict.ERROR) if self._denied else result
         self._prober.spent.begin()
-        result = check.judge(await check.observe(asked), asked)
+        self._prober.begin()
+        seen = await check.observe(asked)
+        result = judged(
+            check.judge(seen, asked),
+            self._prober.registry.traces,
+            self._prober.provenance,
+            self._prober.registry.guesses,
+        )
         result = await self._look_after(check_id, result)
         if self._prober.slowed and result.verdict is not Verdict.FAIL:
             result = replace(result, warn=True, summary=f"{result.summary} {self._prober.slowed}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,11 +14,23 @@ import orjson
 
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, ParsedPayload
+from kvaudit.auditor.engines.wordings import guarded, refused_in_text
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence
 
-ERROR_LENGTH = 500
+CLEAR_ERROR = 200
+"""Characters of an error's first sentence that stay readable. What an engine says beyond may repeat a prompt."""
 
+_SENTENCE = re.compile(rf".{{1,{CLEAR_ERROR}}}?(?:[.!?](?=\s|$)|\n|$)")
+
+
+def clear_error(message: str) -> str:
+    """The first sentence of an error."""
+    found = _SENTENCE.match(message)
+    return found[0].strip() if found else message[:CLEAR_ERROR]
+
+
+PROBLEM_LENGTH = 500
 CHARACTERS_PER_TOKEN = 256
 ALLOWANCE = 10_000
 """Characters of text that an answer may have for each token asked for, and besides: a token of any vocabulary
@@ -72,7 +85,7 @@ class ReplyText:
         if payload.error or payload.code is not None:
             self.error = self.error or payload.error
             self.code = payload.code if self.code is None else self.code
-        if payload.finish:
+        if payload.finish and self.finish != "refusal":
             self.finish = payload.finish
         if payload.model:
             self.model = payload.model
@@ -97,12 +110,16 @@ def outcome_of(
         return Outcome.FAILED
     about_length = bool(text.error) and dialect.names_length(text.error, prompt.tokens)
     if status >= 400:
-        return Outcome.REFUSED if about_length else Outcome.UNANSWERED
+        if about_length:
+            return Outcome.REFUSED
+        return Outcome.GUARDED if guarded(text.error, "") else Outcome.UNANSWERED
     if text.garbled:
         return Outcome.BROKEN
     if text.error:
         if about_length:
             return Outcome.REFUSED
+        if guarded(text.error, text.finish):
+            return Outcome.GUARDED
         if text.finish == "abort":
             return Outcome.CUT
         return Outcome.FAILED if (text.code or 0) >= 500 else Outcome.UNANSWERED
@@ -111,6 +128,11 @@ def outcome_of(
     few = text.completion_tokens is not None and text.completion_tokens <= 1
     if text.finish == "abort" or (text.finish == "length" and few and wish.max_tokens > 1):
         return Outcome.CUT
+    if prompt.contents is None or not prompt.contents.answered(text.text):
+        if guarded(text.text, text.finish):
+            return Outcome.GUARDED
+        if refused_in_text(text.text, prompt.tokens):
+            return Outcome.HIDDEN
     return Outcome.ANSWERED if text.text or (text.completion_tokens or 0) >= 1 else Outcome.EMPTY
 
 
@@ -137,8 +159,9 @@ class ReplyRecorder:
         first: float | None,
         seconds: float,
         problem: str = "",
+        aside: Mapping[str, str] | None = None,
     ) -> Reply:
-        message = (problem or said.error)[:ERROR_LENGTH]
+        message = problem[:PROBLEM_LENGTH] or clear_error(said.error)
         text = said.text[: longest_text(wish.max_tokens)]
         request = {
             "tenant": tenant,
@@ -170,7 +193,7 @@ class ReplyRecorder:
             text=text,
             finish=said.finish,
             error=message,
-            limit_named=self.dialect.limit_named(message) if message else None,
+            limit_named=self.dialect.limit_named(said.error) if said.error else None,
             prompt_tokens=said.prompt_tokens,
             completion_tokens=said.completion_tokens,
             cached_tokens=said.cached_tokens,
@@ -178,18 +201,23 @@ class ReplyRecorder:
             seconds=seconds,
             model=said.model,
             tokens_sent=prompt.tokens,
-            evidence=tuple(self._evidence(f"POST {call.path}", request, response, text)),
+            aside={**(aside or {}), "error": said.error},
+            evidence=tuple(self._evidence(f"POST {call.path}", request, response, text, said.error)),
         )
 
     def _evidence(
-        self, source: str, request: Mapping[str, Any], response: Mapping[str, Any], text: str
+        self, source: str, request: Mapping[str, Any], response: Mapping[str, Any], text: str, error: str
     ) -> list[Evidence]:
         items = [_document("request", source, request), _document("response", source, response)]
-        if self.seal is not None and text:
-            sealed = self.seal(text.encode(errors="replace"))
-            digest = hashlib.sha256(sealed).hexdigest()
-            items.append(Evidence("sealed", digest, source, sealed, "application/octet-stream"))
-        return items
+        beyond = error if error != clear_error(error) else ""
+        return items + [sealed_text(self.seal, source, said) for said in (text, beyond) if said and self.seal]
+
+
+def sealed_text(seal: Seal, source: str, text: str) -> Evidence:
+    """Text of a stranger's, so that only the holder of the private key can read it."""
+    sealed = seal(text.encode(errors="replace"))
+    digest = hashlib.sha256(sealed).hexdigest()
+    return Evidence("sealed", digest, source, sealed, "application/octet-stream")
 
 
 WHOLE = 1_000_000

@@ -79,7 +79,21 @@ def draw_words(draw: Draw, count: int, without: Sequence[str] = ()) -> tuple[str
     return tuple(chosen)
 
 
-FRAME_WORDS = ("record", "the", "audit", "phrase", "every", "answer", "must", "consist", "locker", "code")
+FRAME_WORDS = (
+    "record",
+    "the",
+    "audit",
+    "phrase",
+    "every",
+    "answer",
+    "must",
+    "consist",
+    "locker",
+    "code",
+    "nothing",
+    "written",
+    "here",
+)
 TRIES = 500
 """Draws until words that cannot be confused are found; then any will do."""
 

@@ -12,9 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kvaudit.auditor.text.markers import Draw, Marker, draw_apart, words
-from kvaudit.auditor.text.matcher import normal_words
+from kvaudit.auditor.text.matcher import HIT_RUN, Matcher, normal_words
 
 NONCE_KEY = "Q"
+BARE = " Nothing is written here."
+"""Fills the last page of a prompt that asks for its phrase."""
+
 EARLY_WORDS = 8
 NEEDLE_KEYS = tuple(letter for letter in string.ascii_uppercase if letter not in (NONCE_KEY, "I", "O"))
 
@@ -49,14 +52,18 @@ def frames(marker: Marker) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """A fresh word asked at the very end of a prompt. A 200 without it: the prompt was not read."""
+    """A fresh word asked at the very end of a prompt. A 200 without it: the end was not read.
+
+    The word is said twice just before it is asked, so it proves that the last page is the prompt's own and nothing
+    of the pages before: a model whose other pages are all a stranger's answers it still (`phrase_tail` asks those).
+    """
 
     word: str
 
     @property
-    def question(self) -> str:
+    def tail(self) -> Tail:
         said = f"Code {NONCE_KEY}: {self.word}. "
-        return f" {said}{said}Code {NONCE_KEY}:"
+        return Tail(f" {said}{said}Code {NONCE_KEY}:", nonce=self)
 
     def answered(self, text: str) -> bool:
         """Whether the answer gives the nonce: near its beginning, or after the key's own name."""
@@ -94,6 +101,10 @@ class Needle:
     def question(self) -> str:
         return f" Locker {self.key}:"
 
+    @property
+    def tail(self) -> Tail:
+        return Tail(self.question, needles=(self,))
+
     def answered(self, text: str) -> bool:
         """Whether the answer gives this needle's word, by the same rule as for a nonce."""
         return _gives(text, self.word, f"locker {self.key}")
@@ -120,12 +131,65 @@ def draw_needles(
     )
 
 
-def together(nonce: Nonce, needles: Sequence[Needle]) -> str:
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of a prompt: what it asks. ``nonce`` or ``needles`` are what the answer must give; ``phrase``: the
+    prompt's own marker; none of them: the text is only cut off, and whatever follows is the model's choice.
+
+    ``bare`` is how many of the prompt's last tokens hold no phrase, this text among them.
+    """
+
+    text: str = ""
+    nonce: Nonce | None = None
+    needles: tuple[Needle, ...] = ()
+    phrase: bool = False
+    bare: int = 0
+
+
+def phrase_tail(draw: Draw, bare: int) -> Tail:
+    """Asks for the phrase that the frames before the last ``bare`` tokens repeat: who answers it with the own marker
+    read the own pages, and who reads another request's pages says that one's. Never together with a nonce, which a
+    model repeats instead (a real one said the stranger's phrase 27 of 27 times, beside a nonce none of 10)."""
+    return Tail(f" Record {draw(10_000):04d}. The audit phrase is:", phrase=True, bare=bare)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What one prompt carries, and what its answer is judged against."""
+
+    marker: Marker
+    tail: Tail
+    needles: tuple[Needle, ...] = ()
+    lead: str = ""
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Every word of the prompt, lower case."""
+        said = (
+            frame(self.marker).numbered(0),
+            BARE,
+            self.tail.text,
+            self.lead,
+            *(n.sentence for n in self.needles),
+        )
+        return frozenset(word for text in said for word in normal_words(text))
+
+    def answered(self, text: str) -> bool:
+        """Whether the answer gives what was asked: the nonce, every needle, or four words of the phrase."""
+        if self.tail.nonce is not None:
+            return self.tail.nonce.answered(text)
+        if self.tail.needles:
+            return all(needle.answered(text) for needle in self.tail.needles)
+        return any(match.run >= HIT_RUN for match in Matcher([self.marker]).find(text))
+
+
+def together(nonce: Nonce, needles: Sequence[Needle]) -> Tail:
     """One question for everything: the keys in order, then the first of them begun. A model that can
     goes on through the list; each value is recognised by the key that it names."""
     said = f"Code {NONCE_KEY}: {nonce.word}. "
     keys = ", ".join(f"Locker {needle.key}" for needle in needles)
-    return f" {said}{said}The list of {keys} and Code {NONCE_KEY}, each with its word.{needles[0].question}"
+    text = f" {said}{said}The list of {keys} and Code {NONCE_KEY}, each with its word.{needles[0].question}"
+    return Tail(text, nonce=nonce, needles=tuple(needles))
 
 
 def draw_leads(draw: Draw, count: int) -> list[str]:

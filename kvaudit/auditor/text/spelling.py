@@ -9,10 +9,10 @@ exists (bench/long_prompt.py).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kvaudit.auditor.text.markers import Marker
-from kvaudit.auditor.text.prompts import Needle, frame
+from kvaudit.auditor.text.prompts import BARE, Contents, Needle, Tail, frame
 
 PADS = (" a", " the", ".", "a", "\n")
 """Pieces that are one token in most vocabularies (" a" in all three that were measured), or one byte."""
@@ -32,6 +32,7 @@ class Prompt:
     ids: bytes | None = None
     text: str | None = None
     frame_tokens: int | None = None  # of one numbered frame, about: digits may differ by a token
+    contents: Contents | None = field(default=None, repr=False)
 
 
 class Spelling:
@@ -50,15 +51,27 @@ class Spelling:
             self._known[text] = found
         return self._known[text]
 
+    async def _end(self, tail: Tail, most: int) -> tuple[int, ...]:
+        """The tail's ids; with words that say nothing before them where the last tokens must be bare, of at most
+        ``most`` tokens (a short prompt must keep its phrase)."""
+        if not tail.text:
+            return ()
+        asked = await self.ids(tail.text)
+        wanted = min(tail.bare, most) - len(asked)
+        if wanted <= 0:
+            return asked
+        bare = await self.ids(BARE)
+        return (bare * (wanted // len(bare) + 1))[-wanted:] + asked
+
     async def framed(
-        self, marker: Marker, tokens: int, tail: str, needles: Sequence[Needle] = (), lead: str = ""
+        self, marker: Marker, tokens: int, tail: Tail, needles: Sequence[Needle] = (), lead: str = ""
     ) -> Prompt:
         """Numbered frames of ``marker`` up to exactly ``tokens`` tokens, the last of them ``tail``
-        (the question; "" for a text cut anywhere). Needles stand between frames at their depth;
+        (no text: cut anywhere). Needles stand between frames at their depth;
         ``lead`` comes first, so that prompts differ from their first token on. ValueError when it
         cannot fit."""
         start = await self.ids(lead) if lead else ()
-        end = await self.ids(tail) if tail else ()
+        end = await self._end(tail, tokens // 2)
         placed = [(needle.depth, await self.ids(needle.sentence)) for needle in needles]
         room = tokens - len(start) - len(end) - sum(len(said) for _, said in placed)
         if room < 0:
@@ -76,7 +89,10 @@ class Spelling:
             pieces.append(_encoded(said))
         pieces += filler.take(room - laid)
         pieces.append(_encoded(end))
-        return Prompt(tokens, b",".join(piece for piece in pieces if piece), frame_tokens=filler.usual)
+        ids = b",".join(piece for piece in pieces if piece)
+        return Prompt(
+            tokens, ids, frame_tokens=filler.usual, contents=Contents(marker, tail, tuple(needles), lead)
+        )
 
 
 class _Frames:
@@ -140,7 +156,7 @@ def _encoded(ids: Iterable[int]) -> bytes:
 async def counted(
     marker: Marker,
     tokens: int,
-    tail: str,
+    tail: Tail,
     needles: Sequence[Needle],
     count: Callable[[str], Awaitable[int]],
     lead: str = "",
@@ -154,13 +170,15 @@ async def counted(
     base = await count(shape.numbered(0))
     frame_tokens = max(1, base)
     pad = await _single(shape.numbered(0), base, count)
-    end = await count(tail) if tail else 0
+    said = await _said(tail, tokens // 2, count)
+    end = await count(said) if said else 0
     frames, letters = max(0, (tokens - end) // frame_tokens - 1), 0
     for _ in range(12):
-        text = lead + _laid(shape.numbered, frames, needles) + pad * letters + tail
+        text = lead + _laid(shape.numbered, frames, needles) + pad * letters + said
         over = await count(text) - tokens
         if over == 0:
-            return Prompt(tokens, text=text, frame_tokens=frame_tokens)
+            contents = Contents(marker, tail, tuple(needles), lead)
+            return Prompt(tokens, text=text, frame_tokens=frame_tokens, contents=contents)
         if over > letters:
             frames -= max(1, -(-(over - letters) // frame_tokens))
             letters = 0
@@ -169,6 +187,16 @@ async def counted(
         else:
             letters -= over
     raise ValueError(f"no text of exactly {tokens} tokens was found")
+
+
+async def _said(tail: Tail, most: int, count: Callable[[str], Awaitable[int]]) -> str:
+    """The tail's text, after words that say nothing until the last ``bare`` tokens hold no phrase."""
+    bare = min(tail.bare, most)
+    if not tail.text or not bare:
+        return tail.text
+    each = max(1, await count(BARE))
+    missing = max(0, bare - await count(tail.text))
+    return BARE * -(-missing // each) + tail.text
 
 
 async def _single(before: str, base: int, count: Callable[[str], Awaitable[int]]) -> str:

@@ -53,11 +53,16 @@ class StreamedResponse:
         redactor: Redactor,
         head: Response,
         began: float,
+        header_text: str = "",
     ) -> None:
         self._response = response
         self._decoder = decoder
         self._redactor = redactor
         self._began = began
+        self.header_text = header_text
+        """The values of all headers, redacted, for searching only."""
+        self.skipped: list[str] = []
+        """Lines of the stream that belong to no event."""
         self.head = head
         self.status = head.status
         self.content_type = head.content_type
@@ -109,7 +114,8 @@ class StreamedResponse:
         """The events of the stream, redacted, ``[DONE]`` included. Ends with the body or ``[DONE]``;
         `done` and `error` say how it went. The body cap applies to the whole stream."""
         began, clock = self._began, asyncio.get_running_loop().time
-        feed, redact = EventParser().feed, self._redactor.event
+        parser = EventParser()
+        feed, redact, self.skipped = parser.feed, self._redactor.event, parser.skipped
         plain = self._decoder.plain
         async for piece in self._response.aiter_stream() if plain else self._pieces():
             if plain:

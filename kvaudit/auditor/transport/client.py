@@ -213,6 +213,7 @@ class Client:
                 first_byte=now() - began,
             ),
             began,
+            self.redactor.text("\n".join(headers.values())),
         )
 
 

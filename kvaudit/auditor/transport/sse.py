@@ -21,6 +21,9 @@ BYTES_PER_LINE = 50
 """A stream may have this many lines, and one more for every 50 bytes: an event takes two, of 200 bytes in all
 from any engine. Millions of empty ones would cost seconds in which nothing else is done."""
 
+SKIPPED = 1_000
+"""Lines of no event that are kept."""
+
 LF, CR = 10, 13  # as numbers: ten times as fast to look for as b"\n" is
 
 _UNPARSED = object()
@@ -125,6 +128,8 @@ class EventParser:
         self._event = ""
         self._id = ""
         self._allowed = float(LINES)  # lines that may still come
+        self.skipped: list[str] = []
+        """Comments and lines of unknown fields: no part of any event, and yet something that was sent."""
 
     def feed(self, chunk: bytes, seconds: float = 0.0) -> list[Event]:
         """The events that this chunk ends; `TooManyFrames` for a stream made to cost time."""
@@ -176,6 +181,8 @@ class EventParser:
             self._event = value
         elif name == "id" and "\0" not in value:
             self._id = value
+        elif name != "retry" and len(self.skipped) < SKIPPED:
+            self.skipped.append(line)
         return None
 
     def _dispatch(self, seconds: float) -> Event | None:

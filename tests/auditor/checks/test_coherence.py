@@ -100,9 +100,9 @@ def test_lengths() -> None:
 def test_one_question_for_all_names_keys_and_no_values() -> None:
     needles = (Needle("K", "cedar", 0.0), Needle("M", "lemon", 0.5))
     asked = together(Nonce("walnut"), needles)
-    assert asked.endswith("Locker K:")
-    assert "cedar" not in asked
-    assert "lemon" not in asked
+    assert asked.text.endswith("Locker K:")
+    assert "cedar" not in asked.text
+    assert "lemon" not in asked.text
     listed = " cedar. Locker M: lemon. Code Q: walnut."
     assert all(needle.answered(listed) for needle in needles)
     assert Nonce("walnut").answered(listed)
@@ -155,9 +155,9 @@ def test_a_model_that_goes_through_a_list_is_asked_once_per_length(monkeypatch: 
     framed, ask = NetworkProber.framed, NetworkProber.ask
     told: dict[str, str] = {}
 
-    async def remember(self: Any, marker: Any, tokens: int, tail: str, needles: Any = (), **more: Any) -> Any:
-        if needles and "each with its word" in tail:
-            code = tail.split("Code Q: ")[1].split(".")[0]
+    async def remember(self: Any, marker: Any, tokens: int, tail: Any, needles: Any = (), **more: Any) -> Any:
+        if needles and "each with its word" in tail.text:
+            code = tail.text.split("Code Q: ")[1].split(".")[0]
             told["answer"] = (
                 " ".join(f"Locker {needle.key}: {needle.word}." for needle in needles) + f" Code Q: {code}."
             )

@@ -193,7 +193,7 @@ def test_question_leads_from_the_nonce_to_the_marker() -> None:
     draw = seeded(1)
     marker = draw_marker(draw)
     nonce = draw_nonce(draw, without=marker.words)
-    asked = question(nonce, marker)
+    asked = question(nonce, marker).text
     assert asked.endswith("Code Q:")
     assert asked.count(str(marker)) == 2
     # What a copier goes on with holds both: a swapped answer names the other request.

@@ -11,10 +11,10 @@ import pytest
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.checks.trials import (
     distinct_evidence,
+    given_in,
     harmed,
     idle,
     key_refused,
-    nonce_in,
     nothing_learnt,
     pool_use,
     result_builder,
@@ -23,7 +23,8 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
-from kvaudit.auditor.text.prompts import Nonce
+from kvaudit.auditor.text.markers import draw_marker, seeded
+from kvaudit.auditor.text.prompts import Contents, Nonce
 from kvaudit.auditor.verdict import Evidence, Verdict
 from tests.auditor.checks.active import (
     ANSWERED,
@@ -40,6 +41,7 @@ from tests.auditor.checks.active import (
 )
 
 NONCE = Nonce("walnut")
+ASKED = Contents(draw_marker(seeded(1)), NONCE.tail)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +60,11 @@ NONCE = Nonce("walnut")
     ],
 )
 def test_nonces_in_little_room(text: str, room: int, given: bool | None) -> None:
-    assert nonce_in(Reply(ANSWERED, text=text), NONCE, room) is given
+    assert given_in(Reply(ANSWERED, text=text), ASKED, room) is given
 
 
 def test_only_an_answer_has_a_nonce() -> None:
-    assert nonce_in(Reply(REFUSED, text="walnut"), NONCE, 24) is None
+    assert given_in(Reply(REFUSED, text="walnut"), ASKED, 24) is None
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ def test_a_decoy_in_an_answer_is_our_own_fault_and_comes_before_a_refused_key() 
 
 
 def test_a_trial_keeps_no_text() -> None:
-    reduced = trial("N", Reply(ANSWERED, text="account 4711081599221177"), tenant=A, nonce=NONCE, room=24)
+    reduced = trial("N", Reply(ANSWERED, text="account 4711081599221177"), tenant=A, asked=ASKED, room=24)
     assert "4711081599221177" not in repr(reduced)
 
 

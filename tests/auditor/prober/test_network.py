@@ -13,6 +13,7 @@ from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import Dialect, Mode
 from kvaudit.auditor.prober import CannotAsk, NetworkProber, TokenUsage
 from kvaudit.auditor.text.markers import draw_marker, seeded
+from kvaudit.auditor.text.prompts import Tail
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.transport import Client
 from tests import servers
@@ -74,6 +75,11 @@ def reply_with(body: bytes, status: int = 200, content_type: str = "application/
     ("behaviour", "outcome", "status"),
     [
         (servers.event_stream(FRAME, LAST, DONE), Outcome.ANSWERED, 200),
+        (
+            servers.event_stream(b"data:\n\n", FRAME, b"data: \n\n", LAST, DONE),
+            Outcome.ANSWERED,
+            200,
+        ),  # keep-alives
         (servers.event_stream(FRAME, LAST), Outcome.BROKEN, 200),  # no [DONE]
         (servers.event_stream(FRAME, close=False), Outcome.BROKEN, 200),
         (servers.event_stream(LONG, DONE), Outcome.REFUSED, 200),
@@ -209,7 +215,7 @@ def counting(added: int = 0, ids: bool = True, wrong: int = 0, fails: int = 0) -
 def test_calibration_finds_the_most_exact_way(server: servers.Behaviour, mode: Mode, added: int) -> None:
     async def use(asking: NetworkProber, server: servers.Server) -> tuple[Any, Any, int]:
         await asking.calibrate()
-        prompt = await asking.framed(draw_marker(seeded(1)), 900, " Code Q:")
+        prompt = await asking.framed(draw_marker(seeded(1)), 900, Tail(" Code Q:"))
         reply = await asking.ask("A", prompt, max_tokens=8)
         return asking.mode, dict(asking.template), reply.prompt_tokens or 0
 

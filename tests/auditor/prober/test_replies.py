@@ -11,7 +11,9 @@ import pytest
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, ParsedPayload
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
-from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, outcome_of
+from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, clear_error, outcome_of
+from kvaudit.auditor.text.markers import draw_marker, seeded
+from kvaudit.auditor.text.prompts import Contents, Nonce
 from kvaudit.auditor.text.spelling import Prompt
 from tests import servers
 
@@ -181,3 +183,72 @@ def test_text_is_handed_to_the_seal_and_kept_only_as_it_comes_back() -> None:
     assert handed == [SECRET.encode()]
     sealed = reply.evidence[-1]
     assert (sealed.kind, sealed.body) == ("sealed", b"\x01sealed")
+
+
+@pytest.mark.parametrize(
+    ("said", "clear"),
+    [
+        (LIMIT, LIMIT),
+        (f"{LIMIT} Prompt: zebedee's account", LIMIT),
+        ("CUDA error: out of memory\nzebedee", "CUDA error: out of memory"),
+        ("sglang 0.5.21 timed out", "sglang 0.5.21 timed out"),
+        ("x" * 900 + " zebedee", "x" * 200),
+        ("", ""),
+    ],
+)
+def test_of_an_error_the_first_sentence_is_kept_in_clear(said: str, clear: str) -> None:
+    assert clear_error(said) == clear
+
+
+def test_what_an_error_says_beyond_is_sealed() -> None:
+    sealed: list[bytes] = []
+
+    def seal(text: bytes) -> bytes:
+        sealed.append(text)
+        return b"\x00"
+
+    said = ReplyText(error=f"{LIMIT} Prompt: zebedee's account")
+    reply = ReplyRecorder(VLLM, "mode", b"k", seal).reply(
+        Outcome.REFUSED,
+        tenant="A",
+        call=Call("/v1/completions", b"{}"),
+        prompt=Prompt(9_000, b"1"),
+        wish=CompletionOptions("m", 8),
+        status=400,
+        said=said,
+        first=None,
+        seconds=0.1,
+    )
+    assert (reply.error, reply.limit_named) == (LIMIT, 5_321)
+    assert sealed == [said.error.encode()]
+    assert not any(b"zebedee" in (item.body or b"") for item in reply.evidence)
+    assert reply.aside["error"] == said.error
+
+
+SORRY = "I'm sorry, but I can't assist with that request."
+TOO_LONG = "Sorry, your message is too long: the maximum context length is 8192 tokens."
+
+
+@pytest.mark.parametrize(
+    ("status", "payload", "outcome"),
+    [
+        (200, choice(SORRY, "content_filter"), Outcome.GUARDED),
+        (200, choice("", "content_filter", completion_tokens=0), Outcome.GUARDED),
+        (200, choice(SORRY), Outcome.GUARDED),
+        (200, {"choices": [{"message": {"content": None, "refusal": "No."}}]}, Outcome.GUARDED),
+        (400, {"error": {"message": "Filtered.", "code": "content_filter"}}, Outcome.GUARDED),
+        (200, {"error": {"message": "Your request was blocked."}}, Outcome.GUARDED),
+        (200, choice(TOO_LONG), Outcome.HIDDEN),
+        (200, choice(" walnut. " + SORRY), Outcome.ANSWERED),
+        (200, choice(" walnut. It is too long."), Outcome.ANSWERED),
+    ],
+)
+def test_what_answers_in_place_of_the_model(status: int, payload: Any, outcome: Outcome) -> None:
+    """A guardrail, or an error as an answer (redteam guardrail, error_text_200); never where the nonce was given."""
+    said = ReplyText()
+    said.add(VLLM.parse(payload))
+    contents = Contents(draw_marker(seeded(1)), Nonce("walnut").tail)
+    prompt = Prompt(9_000, b"1", contents=contents)
+    found = outcome_of(status, said, True, VLLM, prompt, CompletionOptions("m", 24))
+    assert found is outcome
+    assert found.valid is (outcome is not Outcome.GUARDED)

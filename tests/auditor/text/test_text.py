@@ -48,7 +48,7 @@ OTHER = markers.Marker(("teapot", "walnut", "ladder", "pillow", "anchor", "baske
         ("falcon meadow velvet harbor and so on", 4, True, False),
         ("falcon meadow velvet and so on", 3, False, True),
         ("amber falcon", 0, False, False),
-        ("cedar harbor velvet meadow falcon amber", 0, False, False),
+        ("cedar harbor velvet meadow falcon amber", 6, True, False),
         ("amber x falcon x meadow x velvet", 0, False, False),
         ("", 0, False, False),
         ("amber falcon teapot amber falcon meadow velvet", 4, True, False),
@@ -151,7 +151,7 @@ async def by_words(text):
 def test_a_prompt_has_exactly_the_tokens_asked_for(encode, tokens):
     needles = prompts.draw_needles(draw(4))
     built = asyncio.run(
-        spelling.Spelling(encode).framed(MARKER, tokens, prompts.Nonce("walnut").question, needles)
+        spelling.Spelling(encode).framed(MARKER, tokens, prompts.Nonce("walnut").tail, needles)
     )
     ids = [int(part) for part in built.ids.split(b",")]
     assert len(ids) == built.tokens == tokens
@@ -160,7 +160,7 @@ def test_a_prompt_has_exactly_the_tokens_asked_for(encode, tokens):
 def test_a_framed_prompt_reads_as_frames_needles_in_place_and_the_question():
     needles = prompts.draw_needles(draw(4))
     built = asyncio.run(
-        spelling.Spelling(by_bytes).framed(MARKER, 6000, prompts.Nonce("walnut").question, needles)
+        spelling.Spelling(by_bytes).framed(MARKER, 6000, prompts.Nonce("walnut").tail, needles)
     )
     text = bytes(int(part) for part in built.ids.split(b",")).decode()
     assert text.endswith("Code Q: walnut. Code Q: walnut. Code Q:")
@@ -176,13 +176,13 @@ def test_few_tokenizer_calls_make_a_long_prompt():
         calls.append(text)
         return list(text.encode())
 
-    asyncio.run(spelling.Spelling(encode).framed(MARKER, 200_000, " Code Q:"))
+    asyncio.run(spelling.Spelling(encode).framed(MARKER, 200_000, prompts.Tail(" Code Q:")))
     assert len(calls) < 20
 
 
 def test_a_prompt_too_short_for_its_question_is_refused():
     with pytest.raises(ValueError):
-        asyncio.run(spelling.Spelling(by_bytes).framed(MARKER, 10, prompts.Nonce("walnut").question))
+        asyncio.run(spelling.Spelling(by_bytes).framed(MARKER, 10, prompts.Nonce("walnut").tail))
 
 
 @pytest.mark.parametrize("tokens", [300, 777, 4000])
@@ -190,7 +190,9 @@ def test_text_prompts_hit_the_count_too(tokens):
     async def count(text):
         return 11 + len(re.findall(r"\w+|[^\w\s]", text))  # a template of 11 tokens
 
-    built = asyncio.run(spelling.counted(MARKER, tokens, " Code Q:", prompts.draw_needles(draw(4)), count))
+    built = asyncio.run(
+        spelling.counted(MARKER, tokens, prompts.Tail(" Code Q:"), prompts.draw_needles(draw(4)), count)
+    )
     assert asyncio.run(count(built.text)) == tokens
     assert built.text.endswith(" Code Q:")
 
@@ -200,7 +202,7 @@ def test_a_length_that_cannot_be_hit_is_said():
         return 2 * len(text.split())  # never odd
 
     with pytest.raises(ValueError, match="exactly 301"):
-        asyncio.run(spelling.counted(MARKER, 301, " Code Q:", (), count))
+        asyncio.run(spelling.counted(MARKER, 301, prompts.Tail(" Code Q:"), (), count))
 
 
 def test_words_of_a_marker_and_its_nonce_cannot_be_confused_by_a_short_sighted_model():

@@ -18,4 +18,5 @@ CHECK = Check(
     tenants=1,
     required=True,
     cadence="daily",
+    leak=frozenset({"critical"}),  # its answers are searched like those of any check
 )

@@ -15,7 +15,7 @@ from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober
 from kvaudit.auditor.checks.trials import harmed, trial, unaskable, withheld
 from kvaudit.auditor.text.markers import Marker, draw_marker
 from kvaudit.auditor.text.matcher import HIT_RUN, Match, Matcher, frame_numbers
-from kvaudit.auditor.text.prompts import draw_nonce
+from kvaudit.auditor.text.prompts import Tail, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Result
 
@@ -150,10 +150,10 @@ class CanarySender:
             marker = draw_marker(prober.draw, tenant=prober.tenants[0])
             pages = max(1, (top - top // 3) // limits.page)
             length = max(256, top // 3 + prober.draw(pages) * limits.page)
-            prompt = await prober.framed(marker, length, "", tenant=prober.tenants[0])
+            prompt = await prober.framed(marker, length, Tail(), tenant=prober.tenants[0])
             self._plant(marker, prompt)
             reply = await prober.ask(prober.tenants[0], prompt, max_tokens=prober.room(length, ANSWER_TOKENS))
-            found = trial("surfacing", reply, tenant=prober.tenants[0], nonce=None, room=ANSWER_TOKENS)
+            found = trial("surfacing", reply, tenant=prober.tenants[0], asked=None, room=ANSWER_TOKENS)
             seen.trials.append(found)
             if found.outcome is Outcome.ANSWERED:
                 seen.surfacing_trials += 1
@@ -223,11 +223,11 @@ class CanarySender:
         self._sent += 1
         marker = draw_marker(prober.draw, tenant=tenant, request=str(self._sent))
         nonce = draw_nonce(prober.draw, without=marker.words)
-        prompt = await prober.framed(marker, cell.tokens, nonce.question, tenant=tenant)
+        prompt = await prober.framed(marker, cell.tokens, nonce.tail, tenant=tenant)
         self._plant(marker, prompt)
         room = prober.room(cell.tokens, ANSWER_TOKENS)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
-        noted = trial(cell.name, reply, tenant=tenant, nonce=nonce, room=room, repeat=number)
+        noted = trial(cell.name, reply, tenant=tenant, asked=prompt.contents, room=room, repeat=number)
         seen.trials.append(noted)
         seen.evidence.extend(labelled_evidence(reply, noted))
         if reply.outcome is Outcome.ANSWERED:

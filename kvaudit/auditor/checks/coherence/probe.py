@@ -19,7 +19,7 @@ from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import harmed, trial, unaskable, withheld
 from kvaudit.auditor.text.markers import Marker, draw_marker
-from kvaudit.auditor.text.prompts import Needle, Nonce, draw_needles, draw_nonce, together
+from kvaudit.auditor.text.prompts import Needle, Nonce, Tail, draw_needles, draw_nonce, together
 from kvaudit.auditor.verdict import Result
 
 GLANCED = (0, 5)
@@ -143,7 +143,7 @@ class CoherenceSender:
         first = range(NEEDLES) if how is AskMode.EACH else GLANCED
         rest = [index for index in range(NEEDLES) if index not in first]
         marker, needles, nonce = self._text()
-        reply = await self._ask(reading, marker, needles, nonce.question)
+        reply = await self._ask(reading, marker, needles, nonce.tail)
         if reply is not None:
             reading.nonce = nonce.answered(reply.text)
         waiting = list(first)
@@ -152,7 +152,7 @@ class CoherenceSender:
         while waiting and not reading.refused:
             marker, needles, _ = self._text()
             needle = needles[waiting.pop(0)]
-            reply = await self._ask(reading, marker, needles, needle.question)
+            reply = await self._ask(reading, marker, needles, needle.tail)
             if reply is None:
                 continue
             right = needle.answered(reply.text)
@@ -176,7 +176,7 @@ class CoherenceSender:
         reading: Reading,
         marker: Marker,
         needles: Sequence[Needle],
-        tail: str,
+        tail: Tail,
         wanted: int = ANSWER_TOKENS,
     ) -> Reply | None:
         """One question of a text; None where it brought no answer to judge. A length above the limit whose
@@ -186,7 +186,7 @@ class CoherenceSender:
         prompt = await prober.framed(marker, reading.tokens, tail, needles, tenant=tenant)
         room = prober.room(reading.tokens, wanted)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
-        found = trial(reading.name, reply, tenant=tenant, nonce=None, room=room, repeat=reading.fresh)
+        found = trial(reading.name, reply, tenant=tenant, asked=None, room=room, repeat=reading.fresh)
         seen.trials.append(found)
         seen.evidence.extend(labelled_evidence(reply, found))
         if reply.outcome is Outcome.ANSWERED:

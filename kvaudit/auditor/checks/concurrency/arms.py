@@ -16,7 +16,7 @@ from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import Trial, trial
 from kvaudit.auditor.text.markers import Marker, draw_marker, draw_words
 from kvaudit.auditor.text.matcher import HIT_RUN, Match, Matcher
-from kvaudit.auditor.text.prompts import Nonce, draw_nonce
+from kvaudit.auditor.text.prompts import Nonce, Tail, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt
 
 ANSWER_TOKENS = 128
@@ -48,11 +48,11 @@ class Built:
     nonce: Nonce
 
 
-def question(nonce: Nonce, marker: Marker) -> str:
+def question(nonce: Nonce, marker: Marker) -> Tail:
     """Asks for the nonce and leads on to the marker: an answer that was swapped names both of the
     other request, and the other's marker alone decides."""
     said = f"Code Q: {nonce.word}. The audit phrase is: {marker}. "
-    return f" {said}{said}Code Q:"
+    return Tail(f" {said}{said}Code Q:", nonce=nonce)
 
 
 class ConcurrencySender:
@@ -165,7 +165,7 @@ class ConcurrencySender:
         """Send, note the trial, search the answer. Raises `Stop` on a foreign marker."""
         room = self.prober.room(built.prompt.tokens, ANSWER_TOKENS)
         reply = await self.prober.ask(built.tenant, built.prompt, max_tokens=room, cancel_after=cut)
-        noted = trial(arm, reply, tenant=built.tenant, nonce=built.nonce, room=room, repeat=number)
+        noted = trial(arm, reply, tenant=built.tenant, asked=built.prompt.contents, room=room, repeat=number)
         self.seen.trials.append(noted)
         if reply.outcome is Outcome.ANSWERED:
             if reply.first_token is not None:

@@ -42,11 +42,11 @@ class Session:
         for at in range(first, first + FACTS):
             needle = self.needles[at % len(self.needles)]
             prompt = await prober.framed(
-                self.marker, self._tokens, needle.question, self.needles, tenant=self.tenant
+                self.marker, self._tokens, needle.tail, self.needles, tenant=self.tenant
             )
             room = prober.room(prompt.tokens, ANSWER_TOKENS)
             reply = await prober.ask(self.tenant, prompt, max_tokens=room)
-            noted = trial(arm, reply, tenant=self.tenant, nonce=None, room=room, repeat=number)
+            noted = trial(arm, reply, tenant=self.tenant, asked=None, room=room, repeat=number)
             sender.seen.trials.append(noted)
             if at == first:
                 self.cached = reply.cached_tokens

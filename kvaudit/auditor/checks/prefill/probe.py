@@ -97,10 +97,10 @@ class PrefillProbe:
         marker = draw_marker(prober.draw)
         nonce = draw_nonce(prober.draw, without=marker.words)
         tenant = prober.tenants[0]
-        prompt = await prober.framed(marker, tokens, nonce.question, tenant=tenant, lead=lead)
+        prompt = await prober.framed(marker, tokens, nonce.tail, tenant=tenant, lead=lead)
         room = prober.room(tokens, ANSWER_TOKENS)
         reply = await prober.ask(tenant, prompt, max_tokens=room)
-        found = trial(name, reply, tenant=tenant, nonce=nonce, room=room)
+        found = trial(name, reply, tenant=tenant, asked=prompt.contents, room=room)
         seen.evidence.extend(labelled_evidence(reply, found))
         if problem := await harmed(prober, reply):
             seen.unhealthy = problem

@@ -10,7 +10,7 @@ from kvaudit.auditor.checks.prefix.verdict import ALPHA, Cached, PrefixSeen, jud
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import harmed, trial, unaskable
 from kvaudit.auditor.text.markers import Marker, draw_marker, draw_words
-from kvaudit.auditor.text.prompts import draw_leads, draw_nonce
+from kvaudit.auditor.text.prompts import Tail, draw_leads, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Result
 
@@ -148,7 +148,7 @@ class PrefixSender:
             options = draw_words(self._prober.draw, 24)
             marker, lead = self._fresh()
             # The words before each option are the same and long, so nothing foretells which comes next.
-            tail = "".join(f" {LOTS} {option}." for option in options) + f" {LOTS}"
+            tail = Tail("".join(f" {LOTS} {option}." for option in options) + f" {LOTS}")
             answers = []
             # The third request asks for one token more: no cached response serves it, so an engine that
             # draws the same lots again is deterministic, and equal answers across keys mean nothing.
@@ -203,7 +203,7 @@ class PrefixSender:
     ) -> Reply:
         """The prefix of this marker with a question of its own: what differs comes at the very end."""
         nonce = draw_nonce(self._prober.draw, without=marker.words)
-        prompt = await self._prober.framed(marker, tokens, nonce.question, tenant=tenant, lead=lead)
+        prompt = await self._prober.framed(marker, tokens, nonce.tail, tenant=tenant, lead=lead)
         return await self._ask(tenant, prompt, arm, repeat, salt=salt)
 
     async def _ask(
@@ -221,7 +221,7 @@ class PrefixSender:
         reply = await self._prober.ask(
             tenant, prompt, max_tokens=max_tokens, temperature=temperature, salt=salt, stream=stream
         )
-        found = trial(arm, reply, tenant=tenant, nonce=None, room=max_tokens, repeat=repeat)
+        found = trial(arm, reply, tenant=tenant, asked=None, room=max_tokens, repeat=repeat)
         self._seen.trials.append(found)
         if not arm.startswith(("timed", "filler", "store")):
             self._seen.evidence.extend(labelled_evidence(reply, found))

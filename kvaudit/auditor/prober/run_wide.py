@@ -1,0 +1,148 @@
+"""Judges what a check's answers held of other requests, over whatever the check itself concluded. Pure.
+
+A check concludes about what it asked. That a stranger's text came back is decided here, for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from kvaudit.auditor.checks.prober_protocol import Trace
+from kvaudit.auditor.prober.provenance import Origin, Provenance
+from kvaudit.auditor.stats.bounds import at_least
+from kvaudit.auditor.verdict import Result, Verdict
+
+FIRST_AID = (
+    "Stop serving prompts of {tokens:,} tokens and more now; quarantine the deployment; keep the sealed evidence; "
+    "upgrade or mend what stands between client and engine; then let both independent tests pass before it takes "
+    "traffic again."
+)
+MATCHER = (
+    "A marker that was never sent to anybody was found in an answer: the matcher or its word list is at fault, and "
+    "nothing was learnt about the target."
+)
+REPORT = "Report this with the evidence; do not trust other results of this version that search for markers."
+LOOK_AT_SEALED = (
+    "Open the sealed answers of this result to see whose text it is (run page, Evidence), then run canary with more "
+    "rounds; a model that invents words at this length alone shows them in every such answer."
+)
+RUN_CANARY = "Run canary with more rounds: one word may be chance, a second one in its place is not."
+TWICE = 2
+GUESSED = 0.001
+
+
+def judged(
+    result: Result, traces: Sequence[Trace], provenance: Provenance, guesses: Sequence[float] = ()
+) -> Result:
+    """``result``, worse where its answers held another request's text: *fail* for a run of marker words or for more
+    foreign answers than guessing brings (``guesses``: `Registry.guesses`), *inconclusive* for fewer, or where more long
+    answers than short ones consist of foreign words."""
+    result = replace(result, measures={**result.measures, "provenance": _measures(traces, provenance)})
+    if result.verdict is Verdict.FAIL and result.severity == "critical":
+        return result
+    if any(trace.decoy for trace in traces):
+        return replace(result, verdict=Verdict.ERROR, severity="", summary=MATCHER, next=REPORT)
+    leaked = [trace for trace in traces if trace.verified] or _answers_of_others(traces, guesses)
+    if leaked:
+        return replace(
+            result,
+            verdict=Verdict.FAIL,
+            severity="critical",
+            summary=_sentence(leaked),
+            next=FIRST_AID.format(tokens=min(trace.tokens for trace in leaked)),
+        )
+    if result.verdict is not Verdict.PASS:
+        return result
+    if traces:
+        return _open(result, f"Not shown either way: {_suspicion(traces[0])}", RUN_CANARY)
+    if exceeding := provenance.exceeding:
+        return _open(
+            result, f"Not shown either way: {_excess(*next(iter(exceeding.items())))}", LOOK_AT_SEALED
+        )
+    return result
+
+
+def _answers_of_others(traces: Sequence[Trace], guesses: Sequence[float]) -> list[Trace]:
+    """Foreign nonces and facts where two different ones came back, and more of them than guesses among the words of
+    the list would hit: a weak model that says some noun names a live one now and then."""
+    found = [trace for trace in traces if trace.kind != "marker"]
+    if len({trace.words for trace in found}) < TWICE:
+        return []
+    by_chance = at_least(len(found), max(len(guesses), len(found)), max(guesses, default=0.0))
+    return found if by_chance < GUESSED else []
+
+
+def _sentence(leaked: Sequence[Trace]) -> str:
+    first = min(leaked, key=lambda trace: trace.planted_by == trace.read_by)
+    whose = (
+        f"Text planted by tenant {first.planted_by} appeared in tenant {first.read_by}'s answer"
+        if first.planted_by != first.read_by
+        else f"Text of an earlier request of tenant {first.read_by} appeared in a later answer of the same tenant"
+    )
+    what = (
+        f"{first.run} of 6 marker words in a row"
+        if first.kind == "marker"
+        else f"{len(leaked)} answers gave what another request had asked for"
+    )
+    where = "" if first.where == "text" else f", not in its text but in its {first.where}"
+    since = " It was planted in an earlier run." if first.earlier_run else ""
+    return f"{whose} to a prompt of {first.tokens:,} tokens: {what}{where}.{since}"
+
+
+def _suspicion(trace: Trace) -> str:
+    if trace.kind == "marker":
+        return (
+            f"{trace.run} words of another request's marker came back in a row in the answer to a prompt of "
+            f"{trace.tokens:,} tokens, and four decide."
+        )
+    return f"the answer to a prompt of {trace.tokens:,} tokens gave the {trace.kind} of another request."
+
+
+def _excess(mode: str, origin: Origin) -> str:
+    return (
+        f"{origin.foreign} of {len(origin.answers)} answers ({mode}) began with words that neither their prompts nor "
+        f"the model's short answers hold, of the short ones {origin.foreign_controls} of {len(origin.controls)}. Whose "
+        "words they are is not known."
+    )
+
+
+def _open(result: Result, summary: str, next_step: str) -> Result:
+    return replace(
+        result,
+        verdict=Verdict.INCONCLUSIVE,
+        severity="",
+        warn=True,
+        summary=f"{summary} This is not a pass.",
+        next=next_step,
+    )
+
+
+def _measures(traces: Sequence[Trace], provenance: Provenance) -> dict[str, Any]:
+    """Own, foreign and unknown of the check's answers, by the way they were asked; only counts and our own words."""
+    return {
+        "by_mode": {
+            mode: {
+                "answers": len(origin.answers),
+                "own": origin.own,
+                "others": origin.others,
+                "foreign_words": origin.foreign,
+                "controls": len(origin.controls),
+                "controls_foreign_words": origin.foreign_controls,
+            }
+            for mode, origin in provenance.by_mode.items()
+        },
+        "traces": [
+            {
+                "kind": trace.kind,
+                "where": trace.where,
+                "planted_by": trace.planted_by,
+                "read_by": trace.read_by,
+                "words": " ".join(trace.words),
+                "tokens": trace.tokens,
+                "verified": trace.verified,
+            }
+            for trace in traces[:100]
+        ],
+    }
