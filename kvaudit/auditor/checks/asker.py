@@ -21,6 +21,9 @@ from kvaudit.auditor.verdict import Evidence
 ROOMS = (24, 128, 512, 1024)
 """Output tokens in which a short prompt's nonce is looked for, until it is given: a reasoning model thinks first."""
 
+FOREIGN_ROOM = 128
+"""Output tokens of what follows up a miss: in as many, other pages say whose they are (.27 of them do in 32)."""
+
 CONTROL_TOKENS = 256
 TRIES = 3
 """Short prompts in one room; a single one that is read shows that the room is enough."""
@@ -89,7 +92,7 @@ class Asker:
         more, beside ten short prompts. Raises `Stop` where the target was harmed, failed three times in a row, or
         brought more void trials than a pass may have."""
         answer = await self.send(cell, repeat, lead=lead)
-        if answer.trial.wrong and not self.misses.control_asked:
+        if answer.trial.missed and not self.misses.control_asked:
             noted = len(self.trials) - 1
             await self.control(cell.tenant)
             if self.prober.room(cell.tokens, cell.wanted) < (self.misses.room or 0):
@@ -98,7 +101,7 @@ class Asker:
                 )  # it had no room to think first
                 answer = await self.send(cell, repeat)
         self.misses.note(answer.trial)
-        if answer.trial.wrong:
+        if answer.trial.missed:
             await self.follow_up(cell, answer, compare=compare)
         return answer
 
@@ -106,12 +109,12 @@ class Asker:
 
     async def follow_up(self, cell: Cell, answer: Answer, *, compare: bool = True) -> Miss:
         """Repeat a missed prompt at once, identical and fresh, and note what that showed. Nothing is repeated where
-        short prompts are missed as well, or where this cell is known to be missed more often than they are."""
-        if self.misses.control_lost or self.misses.differs(cell.name):
+        short prompts are missed as well, or where a length is known to be missed more often than they are."""
+        if self.misses.control_lost or (compare and self.misses.differs):
             miss = Miss(answer.trial)
             self.misses.add(miss)
             return miss
-        repeat = answer.trial.repeat
+        repeat, cell = answer.trial.repeat, replace(cell, wanted=max(cell.wanted, FOREIGN_ROOM))
         replay = await self._replayed(cell, answer)
         fresh = await self._noted(cell, repeat + 1)
         miss = Miss(answer.trial, replay, fresh.nonce)
@@ -127,7 +130,7 @@ class Asker:
         """A fresh prompt that follows up another; when it misses only its identical repeat is asked."""
         answer = await self.send(cell, repeat)
         self.misses.note(answer.trial)
-        if answer.trial.wrong:
+        if answer.trial.missed:
             self.misses.explained += await self._replayed(cell, answer) is False
         return answer.trial
 
@@ -181,7 +184,7 @@ class Asker:
         )
         answer = await self.send(cell, number)
         self.misses.controls.append(answer.trial)
-        if answer.trial.wrong and self.misses.control_read:
+        if answer.trial.missed and self.misses.control_read:
             self.misses.controls_explained += await self._replayed(cell, answer) is False
         return answer.trial
 

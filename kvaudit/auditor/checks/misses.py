@@ -85,17 +85,18 @@ class Misses:
     def note(self, one: Trial) -> None:
         """Count an answer that could be judged; repeats as well, identical ones aside."""
         self.answers += one.nonce is not None
-        self.missed += one.wrong
-        self.foreign += one.wrong and one.foreign is True
+        self.missed += one.missed
+        self.foreign += one.missed and one.foreign is True
 
     def add(self, miss: Miss) -> None:
         """Note how a miss was followed up."""
         self.found.append(miss)
         self.explained += miss.replay is False and miss.fresh is not None
 
-    def differs(self, cell: str) -> bool:
-        """Whether a cell is known to be missed more often than short prompts: repeating shows nothing more."""
-        return cell in self.compared and self.compared[cell].p < SIGNIFICANT
+    @property
+    def differs(self) -> bool:
+        """Whether a length is known to be missed more often than short prompts: no repeat makes a pass of that."""
+        return any(cell.p < SIGNIFICANT for cell in self.compared.values())
 
     @property
     def control_read(self) -> bool:
@@ -131,9 +132,9 @@ class Misses:
     @property
     def why_no_pass(self) -> str:
         """The sentence of the first rule that forbids a pass, "" where none does."""
-        return self._differs() or self._foreign() or self._too_many()
+        return self._differing() or self._foreign() or self._too_many()
 
-    def _differs(self) -> str:
+    def _differing(self) -> str:
         for cell in self.compared.values():
             if cell.p < SIGNIFICANT:
                 lost, judged = missed(cell.at)
