@@ -126,6 +126,20 @@ def test_a_replica_that_is_down_is_said() -> None:
     assert "closed the connection" in seen.unanswered
 
 
+@pytest.mark.parametrize("status", [401, 503])
+def test_a_replica_that_refuses_is_said(status: int) -> None:
+    async def refuse(request: servers.Request, writer: asyncio.StreamWriter) -> None:
+        await servers.replay({request.path: servers.answer({}, status)})(request, writer)
+
+    seen, _ = read(Service(sglang(1.0), refuse))
+    assert f"answered {status}, and 200 before" in seen.unanswered
+
+
+def test_one_connection_that_fails_once_is_tried_again() -> None:
+    seen, _ = read(Service(sglang(1.0), servers.raw(b""), order=[0, 1, 0, 0, 0]))
+    assert (seen.unanswered, seen.connections) == ("", 4)
+
+
 def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     code = main(["gate", *arguments])
     out, err = capsys.readouterr()
@@ -156,6 +170,18 @@ def test_the_gate(
         found, said = gate(capsys, "--node", server.url, *more)
     assert found == code, said
     assert says in said
+
+
+def test_the_report_names_every_process(capsys: pytest.CaptureFixture[str]) -> None:
+    with servers.background(Service(sglang(1.0), sglang(2.0, pool=300_000))) as server:
+        main(["gate", "--node", server.url, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    [other] = document["target"]["nodes"][0]["others"]
+    assert other["pool"]["value"] == 300_000
+    assert [node["pool"]["value"] for node in document["results"][0]["measures"]["nodes"]] == [
+        412_672,
+        300_000,
+    ]
 
 
 @pytest.mark.parametrize(("field", "code"), [("", 2), (", replicas: 2", 0), (", replicas: x", 3)])

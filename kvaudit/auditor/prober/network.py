@@ -338,8 +338,9 @@ class NetworkProber:
         if reply.outcome is not Outcome.ANSWERED:
             return replace(reply, traces=traces)
         words = strange_words(reply.text, reply.completion_tokens, contents)
-        control = prompt.tokens <= CONTROL_TOKENS and contents.answered(reply.text)
-        self.provenance.note(self.mode.value, words, control=control)
+        own = contents.answered(reply.text)
+        control = own and prompt.tokens <= CONTROL_TOKENS
+        self.provenance.note(self.mode.value, words, control=control, own=own, traced=bool(traces))
         foreign = self.provenance.by_mode[self.mode.value].is_foreign(words, control=control)
         return replace(reply, traces=traces, foreign=foreign)
 

@@ -55,6 +55,8 @@ class Origin:
 
     controls: list[frozenset[str]] = field(default_factory=list, repr=False)
     answers: list[frozenset[str]] = field(default_factory=list, repr=False)
+    own: int = 0  # of the check's answers, short ones among them: gave what their own prompt asked for
+    others: int = 0  # held something of another request
     _said: Counter[str] = field(default_factory=Counter, repr=False)
 
     def note(self, words: frozenset[str], *, control: bool) -> None:
@@ -63,6 +65,11 @@ class Origin:
             self._said.update(words)
         else:
             self.answers.append(words)
+
+    def begin(self) -> None:
+        """The controls stay, since the model does; the answers of a new check are yet to come."""
+        self.answers.clear()
+        self.own = self.others = 0
 
     def is_foreign(self, words: Iterable[str], *, control: bool = False) -> bool:
         """Whether an answer holds words that no control answer (of a control: no other one) said."""
@@ -93,13 +100,20 @@ class Provenance:
 
     by_mode: defaultdict[str, Origin] = field(default_factory=lambda: defaultdict(Origin))
 
-    def note(self, mode: str, words: frozenset[str], *, control: bool) -> None:
-        self.by_mode[mode].note(words, control=control)
+    def note(
+        self, mode: str, words: frozenset[str], *, control: bool, own: bool = False, traced: bool = False
+    ) -> None:
+        """An answer: the words that its prompt does not hold, whether it gave what was asked, and whether it held
+        something of another request."""
+        origin = self.by_mode[mode]
+        origin.note(words, control=control)
+        origin.own += own and not traced
+        origin.others += traced
 
     def begin(self) -> None:
-        """A new check: the controls stay, since the model does; its own answers are yet to come."""
+        """A new check."""
         for origin in self.by_mode.values():
-            origin.answers.clear()
+            origin.begin()
 
     @property
     def exceeding(self) -> dict[str, Origin]:

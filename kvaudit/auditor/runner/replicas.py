@@ -61,11 +61,15 @@ async def read_others(
         except TransportError as error:
             return fetch.NodeReading(problem=str(error))
 
+    async def fresh_or_once_more(number: int) -> fetch.NodeReading:
+        reading = await fresh(number)
+        return reading if reading.facts is not None or left() <= 0 else await fresh(number)
+
     tried = 0
     while tried < least or (tried < most and len(seen) < expected and left() > 0):
         numbers = range(tried, min(tried + AT_ONCE, least if tried < least else most))
         tried = numbers.stop
-        for reading in await asyncio.gather(*map(fresh, numbers)):
+        for reading in await asyncio.gather(*map(fresh_or_once_more, numbers)):
             if reading.facts is None:
                 problem = problem or reading.problem
                 continue

@@ -64,6 +64,18 @@ def binomial_limit(trials: int, rate: float, confidence: float = 0.99) -> int:
     return trials
 
 
+def at_least(hits: int, trials: int, rate: float) -> float:
+    """P(X >= hits) for X ~ Binomial(trials, rate)."""
+    _count(hits, trials)
+    return min(
+        1.0,
+        math.fsum(
+            math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
+            for count in range(hits, trials + 1)
+        ),
+    )
+
+
 def fisher_greater(hits: int, trials: int, control_hits: int, control_trials: int) -> float:
     """One-sided Fisher exact p-value that the first rate exceeds the control's; 1.0 when either
     side has no trial. Hypergeometric tail, summed with integers."""

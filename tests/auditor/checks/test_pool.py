@@ -279,6 +279,9 @@ class TestPairing:
             ({"kv_cache_dtype": "auto"}, {"kv_cache_dtype": "fp8_e5m2"}, FAIL, "KV dtype"),
             ({"page_size": 64}, {"page_size": 1}, FAIL, "page size"),
             ({"page_size": 64}, {"page_size": None}, PASS, ""),
+            ({"kv_cache_dtype": "auto"}, {"kv_cache_dtype": "bfloat16"}, INCONCLUSIVE, "may be one"),
+            ({"kv_cache_dtype": "auto", "dtype": "bfloat16"}, {"kv_cache_dtype": "bf16"}, PASS, ""),
+            ({"kv_cache_dtype": "auto", "dtype": "float16"}, {"kv_cache_dtype": "bf16"}, FAIL, "KV dtype"),
         ],
     )
     def test_layouts(self, prefill, decode, verdict, said):
@@ -297,6 +300,69 @@ class TestPairing:
             node("unified", settings={"page_size": 64}, name="b"),
         )
         assert judge(one, other).verdict is PASS
+
+    @pytest.mark.parametrize(
+        ("engine", "version", "conditions", "declared", "verdict"),
+        [
+            ("vllm", "0.32.0", {"nixl": True}, {}, PASS),
+            ("vllm", "0.11.0", {"nixl": True}, {}, FAIL),
+            ("vllm", "0.12.0.dev7", {"nixl": True}, {}, INCONCLUSIVE),
+            ("vllm", None, {"nixl": True}, {}, INCONCLUSIVE),
+            ("vllm", "0.32.0", {}, {}, INCONCLUSIVE),
+            ("vllm", "0.32.0", {"nixl": False}, {}, INCONCLUSIVE),  # another connector
+            ("vllm", "0.32.0", {}, {"nixl": True}, PASS),
+            ("sglang", "0.5.22", {"nixl": True}, {}, FAIL),
+        ],
+    )
+    def test_unequal_pages_where_the_transport_converts_them(
+        self, engine, version, conditions, declared, verdict
+    ):
+        pair = [
+            node(role, engine=engine, version=version, conditions=conditions, settings={"page_size": size})
+            for role, size in (("prefill", "16"), ("decode", "64"))
+        ]
+        result = judge(*pair, rules=Rules(conditions=declared))
+        assert result.verdict is verdict, result.summary
+
+    @pytest.mark.parametrize(
+        ("first", "second", "declared", "verdict"),
+        [
+            # case 03: sglang#33268
+            (("mooncake", "bfloat16"), ("mooncake", "fp8_e4m3"), {}, FAIL),
+            (("mooncake", "fp8"), ("mooncake", "fp8_e4m3"), {}, PASS),
+            (("hf3fs", "fp8_e5m2"), ("hf3fs", "fp8_e4m3"), {}, FAIL),
+            (("nixl", "auto"), ("nixl", "fp8_e4m3"), {}, FAIL),
+            (("mooncake", "auto"), ("mooncake", "bfloat16"), {}, INCONCLUSIVE),
+            (("mooncake", None), ("mooncake", "bfloat16"), {}, INCONCLUSIVE),
+            (("mooncake", "bfloat16"), ("hf3fs", "fp8_e4m3"), {}, PASS),  # two stores
+            (("file", "bfloat16"), ("file", "fp8_e4m3"), {}, PASS),  # a folder of its own each
+            ((None, "bfloat16"), (None, "fp8_e4m3"), {}, PASS),
+            ((None, "bfloat16"), (None, "fp8_e4m3"), {"mooncake_store": True}, FAIL),
+        ],
+    )
+    @pytest.mark.parametrize("roles", [("unified", "unified"), ("prefill", "prefill"), ("unified", "decode")])
+    def test_one_store_needs_one_dtype(self, roles, first, second, declared, verdict):
+        nodes = [
+            node(role, name=name, settings={"hicache_storage_backend": store, "kv_cache_dtype": dtype})
+            for name, role, (store, dtype) in zip("ab", roles, (first, second), strict=True)
+        ]
+        result = judge(*nodes, rules=Rules(conditions=declared))
+        assert result.verdict is verdict, result.summary
+        if verdict is FAIL:
+            assert "a and b share the store" in result.summary
+            assert result.severity == "high"
+
+    def test_a_store_that_is_switched_off_shares_nothing(self):
+        nodes = [
+            node(
+                "unified",
+                name=name,
+                settings={"hicache_storage_backend": "mooncake", "kv_cache_dtype": dtype},
+                conditions={"hicache": False},
+            )
+            for name, dtype in (("a", "bfloat16"), ("b", "fp8_e4m3"))
+        ]
+        assert judge(*nodes).verdict is PASS
 
     TRUNCATES = {"allow_auto_truncate": True}
 

@@ -283,6 +283,16 @@ class TestRole:
     def test_start_up_role_where_states_tell_none(self, mode: str, role: str) -> None:
         assert facts(payloads.sglang_0_5_3(mode=mode)).role.value == role
 
+    @pytest.mark.parametrize(
+        ("version", "role"),
+        [("0.4.3.post2", "unified"), ("0.4.6.post5", None), ("0.0.0.dev1", None), ("main", None)],
+    )
+    def test_releases_without_roles_are_unified(self, version: str, role: str | None) -> None:
+        """Case 18: a sentence about prefill and decode would speak of what that release has not."""
+        info = single(remove=("disaggregation_mode",), version=version)
+        info["internal_states"][0].pop("disaggregation_mode", None)
+        assert facts(sglang_server(info, 40_960)).role.value == role
+
     def test_loads_tell_the_role_of_the_rust_front_end(self) -> None:
         payload = payloads.sglang_rust_0_5_22()
         payload["/v1/loads"] = (200, json.dumps(loads("0.5.22", 412_672, mode="prefill")).encode(), "")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
+from tests.redteam.answers import error
 from tests.redteam.asked import Asked
 from tests.redteam.case import Case
-from tests.redteam.gateway import Gateway, error
+from tests.redteam.gateway import Gateway
 from tests.redteam.texts import copied
 from tests.redteam.wanted import Check, NoFalseAlarm
 

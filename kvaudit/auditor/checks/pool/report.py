@@ -119,8 +119,8 @@ def advise(
         )
     if verdict is Verdict.FAIL:
         return (
-            "Start every member of the pair with the same KV layout, a transfer buffer of the context's "
-            "size and without auto-truncation, then run the gate again."
+            "Start all that exchange pages, as a pair or by one store, with the same KV layout, a transfer buffer "
+            "of the context's size and without auto-truncation, then run the gate again."
         )
     if verdict is Verdict.ERROR and not unread(audit):
         return "Correct the role and run it again: the numbers of one role were given as another's."

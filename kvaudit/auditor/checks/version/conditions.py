@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from packaging.version import Version
 
-from kvaudit.auditor.advisories.versions import parse_build
+from kvaudit.auditor.advisories.newest import build_of
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.engines import describe
@@ -77,7 +77,7 @@ def _no_connector(facts: EngineFacts, condition: str) -> Answer:
     """From some release a configured connector registers metrics; where metrics were read (the pool is
     known from nowhere else) and none of them is there, the connector is not."""
     since = describe(facts.engine).connectors_since.get(condition)
-    build = parse_build(facts.version.value)
+    build = build_of(facts.engine, facts.version.value)
     recent = (
         since is not None
         and build.kind == "release"

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kvaudit.auditor.advisories.features import Traits, merged, traits
 from kvaudit.auditor.advisories.match import Match, Subject, matches
-from kvaudit.auditor.advisories.versions import Build, parse_build
+from kvaudit.auditor.advisories.newest import build_of
+from kvaudit.auditor.advisories.versions import Build
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.checks.version.conditions import Answer, among_all, answers_for
@@ -40,7 +41,7 @@ def assess_builds(audit: Audit) -> list[BuildAssessment]:
 def _assess_build(nodes: Sequence[NodeSeen], audit: Audit, together: Mapping[str, Answer]) -> BuildAssessment:
     facts = [node.facts for node in nodes if node.facts is not None]
     first = facts[0]
-    build = parse_build(first.version.value)
+    build = build_of(first.engine, first.version.value)
     surest: dict[str, Match] = {}
     for node, node_facts in zip(nodes, facts, strict=True):
         components = {**node_facts.components, **audit.rules.components}

@@ -123,6 +123,8 @@ def judge_build(assessment: BuildAssessment, findings: Findings) -> None:
         )
     elif assessment.build.kind not in ("release", "candidate"):
         findings.unknowns.append(f"{named(assessment)} {assessment.build.why}{because}")
+    elif assessment.build.newer:
+        findings.warnings.append(f"{named(assessment)} {assessment.build.newer}: update kvaudit")
     if assessment.traits.denied:
         findings.unknowns.append(
             f"{named(assessment)} shows features of other releases: {', '.join(assessment.traits.denied)}"
