@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvaudit.auditor.text.markers import Marker
+from kvaudit.auditor.text.wordings import WORDINGS
 
 HIT_RUN = 4
 SUSPICIOUS_RUN = 3
@@ -119,7 +120,7 @@ class Matcher:
                     yield Match(marker, run, first, start, fuzzy=True)
 
 
-_FRAME = re.compile(r"record\s+(\d{1,4})\b", re.IGNORECASE)
+_FRAME = re.compile(rf"\b(?:{'|'.join(wording.noun for wording in WORDINGS)})\s+(\d{{1,4}})\b", re.IGNORECASE)
 
 
 def frame_numbers(text: str, marker: Marker) -> tuple[int, ...]:
