@@ -1,13 +1,14 @@
 # Two commands matter: `make up` runs the product, `make test` tests it. Both need only Python 3.11+.
 # make up    [ARGS=--no-lab] [KVAUDIT_PORT=8000] [KVAUDIT_STATE=var] [KVAUDIT_ADMIN_PASSWORD=...]
 # make test  [ARGS='tests/server/ops -k port']
+# make redteam [ARGS='-v band']
 # Before a change lands, also: make drill (worker clocks that are wrong, full disks, ...) and make lint.
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
 export PYTHON
 
-.PHONY: up test drill lint soak bench requirements clean
+.PHONY: up test drill redteam lint soak bench requirements clean
 
 up:
 	@deploy/install.sh server
@@ -25,6 +26,12 @@ drill:
 	@deploy/browser.sh
 	@deploy/faketime.sh
 	@exec $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m drill $(ARGS)
+
+# Gateways in front of the lab, in memory: leaks and healthy oddities, each against the verdict that it has to bring
+# out. `make drill` has the same cases as tests, `make test` a few of them.
+redteam:
+	@deploy/install.sh dev
+	@exec $(BIN)/python -m tests.redteam $(ARGS)
 
 lint:
 	@deploy/install.sh dev

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
@@ -111,11 +111,13 @@ def _short(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RankPool:
-    """KV slots of one data-parallel rank, in tokens; a request lives on one rank."""
+    """KV slots of one data-parallel rank, in tokens; a request lives on one rank. ``uniform`` is what an unknown pool
+    holds if all layers keep one kind of cache: a number for whoever declares that they do (`if_uniform`)."""
 
     rank: str
     pool: Reading[int]
     sliding_window: Reading[int] | None = None  # SWA pool of hybrid models, else None
+    uniform: Reading[int] | None = None
 
     @property
     def usable(self) -> Reading[int]:
@@ -178,10 +180,26 @@ class EngineFacts:
     exposures: tuple[Exposure, ...] = ()
     workers: tuple[Worker, ...] = ()
     counters: Mapping[str, float] = field(default_factory=dict)  # move while serving; never a fingerprint
+    contradictions: tuple[str, ...] = ()  # clauses: two answers that cannot both be this process's
     notes: tuple[str, ...] = ()  # sentences: low confidence, traps met, what was not asked
 
     def setting(self, name: str) -> Reading[Any]:
         return self.settings.get(name, _NOTHING)
+
+
+def largest(readings: Iterable[Reading[int]]) -> tuple[Reading[int] | None, tuple[str, ...]]:
+    """The largest known of one number's sources, in tokens, and the clause that says how they differ. None when no
+    source knows it. A promise to clients that is too small hides what the engine takes (redteam case context_card)."""
+    known = [reading for reading in readings if reading.value is not None]
+    if not known:
+        return None, ()
+    most = max(known, key=lambda reading: reading.value or 0)
+    least = min(known, key=lambda reading: reading.value or 0)
+    return most, () if most.value == least.value else (differing(most, least),)
+
+
+def differing(one: Reading[int], other: Reading[int]) -> str:
+    return f"{one.source} says {one.value:,}, but {other.source} says {other.value:,}"
 
 
 def smallest_pool(ranks: Iterable[RankPool]) -> Reading[int]:
@@ -193,6 +211,21 @@ def smallest_pool(ranks: Iterable[RankPool]) -> Reading[int]:
         if not reading.known:
             return reading
     return min(usable, key=lambda reading: reading.value or 0)
+
+
+def if_uniform(facts: EngineFacts) -> EngineFacts:
+    """The facts of a model that is declared to keep one kind of cache in all its layers. What the process itself says
+    of that outweighs the operator."""
+    if facts.conditions.get("hybrid_kv") is True:
+        return facts
+    ranks = tuple(
+        replace(rank, pool=rank.uniform) if rank.uniform is not None and not rank.pool.known else rank
+        for rank in facts.ranks
+    )
+    if ranks == facts.ranks:
+        return facts
+    doubt = "the pool counts on the declared hybrid_kv: false: low confidence"
+    return replace(facts, ranks=ranks, pool=smallest_pool(ranks), notes=(*facts.notes, doubt))
 
 
 @dataclass(frozen=True, slots=True)

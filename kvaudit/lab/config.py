@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from kvaudit.lab.clock import Durations
 
 Flavour = Literal["sglang", "vllm"]
 Scale = Literal["small", "incident"]
+FreeList = Literal["lifo", "fifo", "sglang-pd", "vllm-lru"]
+"""Which free page goes out next; who does which: `kvaudit.lab.pool.KVPool`."""
+
+FREE_LISTS: tuple[FreeList, ...] = get_args(FreeList)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class LabConfig:
     decode_pool: int | None = None
     context: int | None = None
     page: int | None = None
-    order: Literal["lifo", "fifo"] = "lifo"
+    order: FreeList = "lifo"
     engine_version: str = ""
     model: str = "lab-copier"
     temperature: float = 0.0
@@ -72,6 +76,7 @@ class LabConfig:
         LabTenant("tenant-a", "sk-lab-tenant-a"),
         LabTenant("tenant-b", "sk-lab-tenant-b"),
     )
+    customers: int = 0  # requests of other customers before each one of a tenant (`kvaudit.lab.customers`)
     chunk_pages: int = 64  # pages per write of the transfer engine
     waiting_timeout: float | None = None  # seconds; the scale's when None
     timing: Durations | None = None  # the scale's when None

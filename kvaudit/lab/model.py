@@ -122,10 +122,13 @@ class InductionModel:
 
     def step(self, sequence: KVSequence, token: int) -> None:
         """Append ``token`` to the sequence: its key and value go into the next slot."""
-        key = self.keys(np.array([token], np.uint16), sequence.context)
-        sequence.pool.write(
-            sequence.table, sequence.length, key, np.array([token], np.uint16), sequence.writer
-        )
+        pool, at = sequence.pool, sequence.length
+        page, slot = sequence.table[at // pool.page_size], at % pool.page_size
+        recent = sequence.context[-PAST:][::-1]
+        pool.keys[page, slot, : len(recent)] = recent
+        pool.keys[page, slot, len(recent) :] = NEVER
+        pool.tokens[page, slot] = token
+        pool.writers[page, slot] = sequence.writer
         sequence.length += 1
         sequence.context.append(token)
         del sequence.context[:-PAST]

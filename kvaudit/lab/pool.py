@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from kvaudit.lab.config import FreeList
 
 NEVER = 65535
 """Key id of a slot that nobody wrote: it agrees with no query."""
@@ -34,13 +35,20 @@ class KVPool:
     """``tokens`` slots in pages of ``page_size``; a slot holds the ``past`` ids before it (the key),
     its own id (the value) and its writer.
 
-    ``order`` is the free list: "lifo" hands out the page released last (the default of the real
-    allocators, and the worst case for stale pages), "fifo" the one released first.
+    ``order`` says which free page goes out next, and so whose text a stale page holds:
+
+    - "lifo": the one released last, by the next request. A unified SGLang with pages of more than one
+      token does this (allocator.py: freed pages go before the free ones), and nobody else; the lab's
+      default, since it is the worst case.
+    - "fifo": the one released first, in the order in which a request held them. SGLang with pages of
+      one token appends.
+    - "sglang-pd": the lowest number. In SGLang's prefill and decode roles (``need_sort``) freed pages wait
+      in a list of their own until the free ones do not suffice; then both are merged and sorted.
+    - "vllm-lru": the one released first, a request's last page before its first (block_pool.py: a queue, to
+      which blocks return tail first).
     """
 
-    def __init__(
-        self, tokens: int, page_size: int, past: int, order: Literal["lifo", "fifo"] = "lifo"
-    ) -> None:
+    def __init__(self, tokens: int, page_size: int, past: int, order: FreeList = "lifo") -> None:
         self.page_size = page_size
         self.pages = tokens // page_size
         self.order = order
@@ -48,6 +56,7 @@ class KVPool:
         self.tokens = np.full((self.pages, page_size), UNWRITTEN, np.uint16)
         self.writers = np.full((self.pages, page_size), NOBODY, np.int32)
         self._free = deque(range(self.pages))
+        self._deferred: list[int] = []  # "sglang-pd": freed, and not handed out before the free ones run dry
         self._reserved = np.zeros(self.pages, bool)
 
     @property
@@ -57,11 +66,11 @@ class KVPool:
 
     @property
     def free_pages(self) -> int:
-        return len(self._free)
+        return len(self._free) + len(self._deferred)
 
     @property
     def used_tokens(self) -> int:
-        return (self.pages - len(self._free)) * self.page_size
+        return (self.pages - self.free_pages) * self.page_size
 
     def pages_for(self, tokens: int) -> int:
         """How many pages hold ``tokens`` slots."""
@@ -69,8 +78,11 @@ class KVPool:
 
     def reserve(self, count: int) -> Pages | None:
         """``count`` pages from the free list with whatever they contain; None when there are fewer."""
-        if count > len(self._free):
+        if count > self.free_pages:
             return None
+        if count > len(self._free):
+            self._free = deque(sorted([*self._free, *self._deferred]))
+            self._deferred.clear()
         pages = np.fromiter((self._free.popleft() for _ in range(count)), np.int32, count)
         self._reserved[pages] = True
         return pages
@@ -84,8 +96,10 @@ class KVPool:
         listed = given.tolist()
         if self.order == "lifo":
             self._free.extendleft(reversed(listed))
+        elif self.order == "sglang-pd":
+            self._deferred += listed
         else:
-            self._free.extend(listed)
+            self._free.extend(reversed(listed) if self.order == "vllm-lru" else listed)
 
     def write(self, table: Pages, start: int, keys: Keys, tokens: Tokens, writer: int) -> None:
         """Write ``tokens`` and their ``keys`` at positions start.. of the sequence whose pages are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kvaudit.lab.counters import Histogram
 from kvaudit.lab.exposition import Exposition
 from kvaudit.lab.node import Node
 
@@ -19,16 +20,22 @@ def vllm_metrics(node: Node) -> str:
     )
     out.counter("vllm:prefix_cache_queries", cache.queries, "Prefix cache queries, in tokens.")
     out.counter("vllm:prefix_cache_hits", cache.hits, "Prefix cache hits, in tokens.")
+    out.counter("vllm:external_prefix_cache_queries", 0, "External prefix cache queries, in tokens.")
+    out.counter("vllm:external_prefix_cache_hits", 0, "External prefix cache hits, in tokens.")
     out.counter("vllm:num_preemptions", 0)
     out.counter("vllm:prompt_tokens", counters.prompt_tokens)
     source = "external_kv_transfer" if node.role == "decode" else "local_compute"
     out.counter("vllm:prompt_tokens_by_source", counters.prompt_tokens, source=source)
     out.counter("vllm:prompt_tokens_cached", counters.cached_tokens)
+    out.counter("vllm:prompt_tokens_cached_by_source", counters.cached_tokens, source="device")
     out.counter("vllm:generation_tokens", counters.generated_tokens)
     for reason in ("stop", "length", "abort"):
         out.counter("vllm:request_success", counters.finished[reason], finished_reason=reason)
     out.histogram("vllm:time_to_first_token_seconds", counters.first_token)
     out.histogram("vllm:e2e_request_latency_seconds", counters.end_to_end)
+    # Not counted by the lab; a real one registers them before its first request, and their absence would be a lie.
+    out.histogram("vllm:inter_token_latency_seconds", Histogram())
+    out.histogram("vllm:request_time_per_output_token_seconds", Histogram())
     if node.role != "unified":
         out.counter("vllm:nixl_num_failed_transfers", counters.transfer_failed)
         out.counter("vllm:nixl_num_failed_notifications", 0)

@@ -20,8 +20,11 @@ KEY = "sk-node-key-4711"
 
 
 def server_info(role: str, **changed: Any) -> dict[str, Any]:
-    """The incident's node, with changes; ``pool`` sets every place where SGLang shows it."""
+    """The incident's node, with changes; ``pool`` sets every place where SGLang shows it, and a later ``version`` comes
+    with the arguments that date it."""
     info: dict[str, Any] = json.loads(servers.payload(f"sglang/server_info-{role}-0.5.19.json"))
+    if changed.get("version") == "0.5.22":
+        info |= {"launch_command": "python -m sglang.launch_server", "frontend": "python", "attn_dp_size": 1}
     pool = changed.pop("pool", None)
     if pool is not None:
         info["max_total_num_tokens"] = pool
@@ -142,6 +145,36 @@ def test_the_recorded_vllm(gate: Any, serve: Any, monkeypatch: pytest.MonkeyPatc
     assert (node["engine"], node["version"]["value"], node["context"]["value"]) == ("vllm", "0.32.0", 2048)
     assert run.report["results"][0]["verdict"] == "pass"
     assert KEY not in run.out + run.err
+
+
+# Answers that contradict each other
+
+
+def contradicting(**changed: Any) -> servers.Behaviour:
+    """A healthy node whose answers were changed on the way."""
+    card = changed.pop("card", None)
+    info = server_info("prefill", **{"pool": 1_400_000, "version": "0.5.22", **changed})
+    more = {"v1__models": servers.answer({"data": [{"id": "m", "max_model_len": card}]})} if card else {}
+    return servers.sglang_node(info, **more)
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "says"),
+    [
+        # redteam case context_card: a sidecar announces less than the engine takes
+        (contradicting(card=2048), 2, "says 1,048,576, but GET /v1/models data[].max_model_len says 2,048"),
+        (contradicting(card=2048, pool=681_280), 1, "required for requests of 1,048,576"),
+        (contradicting(card=2048, context_length=None), 2, "takes prompts of up to 1,048,569 tokens"),
+        (contradicting(max_total_num_tokens=5_000_000), 2, "contradicts itself"),
+        (contradicting(disaggregation_mode="decode", internal_states=[]), 3, "says it is decode"),
+    ],
+)  # fmt: skip
+def test_contradicting_answers_never_pass(
+    gate: Any, serve: Any, node: servers.Behaviour, code: int, says: str
+) -> None:
+    run = gate("--node", f"prefill={serve(node)}")
+    assert run.code == code, run.out
+    assert says in run.line
 
 
 def test_context_headroom_and_pins_are_policy(gate: Any, serve: Any) -> None:
@@ -383,6 +416,17 @@ def test_wait_does_not_wait_for_a_clear_answer(gate: Any, serve: Any, behaviour:
         run = gate("--node", serve(behaviour), "--wait", "600")
     assert run.code in (1, 3)
     assert "waiting" not in run.err
+
+
+@pytest.mark.usefixtures("impatient")
+def test_wait_does_not_wait_for_a_pool_that_this_release_never_tells(gate: Any, serve: Any) -> None:
+    """vLLM before 0.24 tells blocks x block size, which bounds nothing."""
+    metrics = servers.recorded("vllm-0.32.0/get_metrics.http")
+    old = servers.Recorded(200, metrics.body.replace(b"kv_cache_size_tokens", b"other"), metrics.content_type)
+    node = servers.vllm_node(version=servers.answer({"version": "0.23.0"}), metrics=old)
+    with bounded(60, "an answer that needs no waiting"):
+        run = gate("--node", serve(node), "--wait", "600")
+    assert (run.code, "waiting" in run.err) == (2, False)
 
 
 # What only history knows

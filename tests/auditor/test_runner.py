@@ -206,7 +206,7 @@ def test_deadline_while_reading_leaves_every_node_with_a_problem(
 ) -> None:
     check = install("one")
 
-    async def never(node: Node, seconds: float) -> Any:
+    async def never(node: Node, seconds: float, connections: int) -> Any:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(runner, "read_node", never)
@@ -259,7 +259,7 @@ def test_cancellation_while_a_node_hangs_is_seen_soon(install: Any, monkeypatch:
     install("one")
     asked: list[Node] = []
 
-    async def never(node: Node, seconds: float) -> Any:
+    async def never(node: Node, seconds: float, connections: int) -> Any:
         asked.append(node)
         await asyncio.Event().wait()
 
@@ -349,7 +349,7 @@ def test_one_node_that_hangs_to_the_end_does_not_hide_the_others(
 
     check = install("one", observe=judged)
 
-    async def one_hangs(node: Node, seconds: float) -> NodeSeen:
+    async def one_hangs(node: Node, seconds: float, connections: int) -> NodeSeen:
         if node.name == "b":
             await asyncio.Event().wait()
         return NodeSeen(node.name, node.url)

@@ -17,6 +17,35 @@ from tests.server.web.deployment.figure_measures import REJECTION, canary
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+WHOSE = {
+    "by_mode": {
+        mode: {
+            "answers": 60,
+            "own": 41,
+            "others": others,
+            "foreign_words": 7,
+            "controls": 40,
+            "controls_foreign_words": 1,
+        }
+        for mode, others in (("completions with token ids", 2), ("chat with text", 0))
+    },
+    "traces": [
+        {
+            "kind": kind,
+            "where": where,
+            "planted_by": "tenant-b",
+            "read_by": "tenant-a",
+            "words": words,
+            "tokens": 681_010,
+            "verified": kind == "marker",
+        }
+        for kind, where, words in (
+            ("marker", "text", "amber birch cedar delta"),
+            ("marker", "choices.logprobs.tokens", "garden harbor island jacket kettle ladder"),
+            ("nonce", "text", "pomfret"),
+        )
+    ],
+}
 ROUND = 8  # in which a marker surfaces
 
 
@@ -42,7 +71,8 @@ def run() -> Run:
     pieces = evidence(made, "N", 681_274, 3, "without nonce")
     made.results.filter(check_id="rejection").update(measures=REJECTION, evidence=pieces)
     pieces = evidence(made, "midpoint", 864_925, 40, "answered")
-    made.results.filter(check_id="canary").update(measures=canary(40), evidence=pieces)
+    measures = {**canary(40), "provenance": WHOSE}
+    made.results.filter(check_id="canary").update(measures=measures, evidence=pieces)
     return made
 
 

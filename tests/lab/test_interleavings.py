@@ -20,6 +20,8 @@ CONFIGURATIONS = {
     "unified, salted cache": replace(TINY, unified=True),
     "decode gives up early": replace(TINY, waiting_timeout=0.006),
     "first in, first out": replace(TINY, order="fifo", second_tier=False),
+    "SGLang's prefill and decode": replace(TINY, order="sglang-pd"),
+    "vLLM's queue": replace(TINY, order="vllm-lru", prefix_cache="off"),
 }
 
 
@@ -53,6 +55,12 @@ LEAKS = {
     "shared_prefix": TINY,
     "salt_ignored": TINY,
     "tier_salt_dropped": TINY,
+    "tier_swaps": TINY,
+    "unwritten_hash": TINY,
+    "interleaved": TINY,
+    "middle_pages": replace(TINY, prefix_cache="off"),
+    "all_but_last_page": replace(TINY, prefix_cache="off"),
+    "bad_replica": TINY,
 }
 
 

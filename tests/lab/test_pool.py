@@ -12,13 +12,32 @@ def _write(pool, pages, text, writer):
     pool.write(pages, 0, InductionModel.keys(tokens), tokens, writer)
 
 
-@pytest.mark.parametrize(("order", "expected"), [("lifo", [2, 3, 4, 5]), ("fifo", [6, 7, 0, 1])])
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("lifo", [3, 4, 5, 6, 0, 1, 2, 7]),
+        ("fifo", [7, 0, 1, 2, 3, 4, 5, 6]),
+        ("vllm-lru", [7, 2, 1, 0, 6, 5, 4, 3]),
+        ("sglang-pd", [0, 1, 2, 3, 4, 5, 6, 7]),
+    ],
+)
 def test_the_free_list_hands_out_what_its_order_says(order, expected):
     pool = KVPool(32, 4, 16, order)
-    first, second = pool.reserve(2), pool.reserve(4)
+    first, second = pool.reserve(3), pool.reserve(4)
     pool.release(first)
     pool.release(second)
-    assert pool.reserve(4).tolist() == expected
+    assert pool.reserve(8).tolist() == expected
+    assert pool.free_pages == 0
+    assert pool.used_tokens == 32
+
+
+def test_prefill_and_decode_of_sglang_hand_out_no_freed_page_while_others_are_free():
+    pool = KVPool(32, 4, 16, "sglang-pd")
+    pool.release(pool.reserve(3))
+    assert pool.reserve(5).tolist() == [3, 4, 5, 6, 7], "the freed ones wait"
+    assert pool.free_pages == 3
+    assert pool.reserve(4) is None
+    assert pool.reserve(3).tolist() == [0, 1, 2]
 
 
 def test_released_pages_keep_their_contents_and_writer():

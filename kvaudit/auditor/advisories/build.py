@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from kvaudit.auditor.advisories.load import COMPILED
-from kvaudit.auditor.advisories.versions import parse_range
+from kvaudit.auditor.advisories.versions import parse_build, parse_range
 
 SOURCE = Path(__file__).with_name("advisories.yaml")
 
@@ -41,8 +41,11 @@ def compile_source(text: str) -> bytes:
     import yaml
 
     source = yaml.safe_load(text)
-    if not isinstance(source, dict) or set(source) != {"version", "advisories"}:
-        raise ValueError("the source must hold version and advisories, and nothing else")
+    if not isinstance(source, dict) or set(source) - {"newest"} != {"version", "advisories"}:
+        raise ValueError("the source must hold version, advisories and the newest releases, and nothing else")
+    for name, release in (source.get("newest") or {}).items():
+        if parse_build(release).kind not in ("release", "candidate"):
+            raise ValueError(f"newest: {release!r} of {name} is no release")
     seen: set[str] = set()
     for entry in source["advisories"]:
         problem = _problem(entry, seen)

@@ -11,8 +11,9 @@ from typing import Any, NoReturn
 from kvaudit.auditor.advisories import names
 from kvaudit.auditor.advisories.load import Advisory, AdvisorySet, shipped
 from kvaudit.auditor.advisories.match import Match, Subject, matches
+from kvaudit.auditor.advisories.newest import build_of
 from kvaudit.auditor.advisories.pins import engine_id
-from kvaudit.auditor.advisories.versions import Build, parse_build
+from kvaudit.auditor.advisories.versions import Build
 from kvaudit.auditor.engines import RECOGNISABLE
 from kvaudit.auditor.text.quoting import nearest, quoted
 from kvaudit.auditor.verdict import Verdict
@@ -91,7 +92,8 @@ def _match(given: argparse.Namespace) -> int:
     if not given.engine:
         raise _Usage("match needs --engine, such as --engine sglang --version 0.5.19")
     known = shipped()
-    engine, build = engine_id(given.engine), parse_build(given.version)
+    engine = engine_id(given.engine)
+    build = build_of(engine, given.version)
     components = dict(_pair(component) for component in given.component)
     if engine not in _engines(known):
         raise _Usage(_no_engine(engine, known))
@@ -138,7 +140,8 @@ def _summary(verdict: Verdict, found: Sequence[Match], engine: str, build: Build
     if verdict is Verdict.FAIL:
         return f"{name} is affected by {', '.join(ids)}."
     if verdict is Verdict.PASS:
-        return f"No listed advisory matches {name}. That is not evidence of isolation."
+        newer = f" {name[:1].upper()}{name[1:]} {build.newer}: update kvaudit." if build.newer else ""
+        return f"No listed advisory matches {name}. That is not evidence of isolation.{newer}"
     asks = sorted({ask for match in found if match.outcome == "undecided" for ask in match.asks})
     doubt = "" if build.kind in ("release", "candidate") else f" The version {build.why}."
     question = f" Say with --condition whether these hold: {', '.join(asks)}." if asks else ""

@@ -49,6 +49,7 @@ class AdvisorySet:
     version: str
     advisories: tuple[Advisory, ...]
     by_engine: Mapping[str, tuple[Advisory, ...]]  # first named engine or component -> its advisories
+    newest: Mapping[str, str] = field(default_factory=dict)  # engine or component -> newest release looked at
 
     def by_id(self, advisory_id: str) -> Advisory:
         """KeyError when there is none with this id."""
@@ -70,7 +71,7 @@ def parse(stored: Mapping[str, Any]) -> AdvisorySet:
     by_engine: dict[str, tuple[Advisory, ...]] = {}
     for advisory in advisories:
         by_engine[advisory.engine] = (*by_engine.get(advisory.engine, ()), advisory)
-    return AdvisorySet(str(stored["version"]), advisories, by_engine)
+    return AdvisorySet(str(stored["version"]), advisories, by_engine, dict(stored.get("newest") or {}))
 
 
 def _advisory(row: Mapping[str, Any]) -> Advisory:

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from kvaudit.auditor.advisories.load import Advisory, shipped
+from kvaudit.auditor.advisories.newest import build_of
 from kvaudit.auditor.advisories.versions import Build, in_range, parse_build
 
 Outcome = Literal["applies", "undecided", "possible", "not"]
@@ -50,12 +51,12 @@ def affects(advisory_id: str, engine: str, version: str | None) -> bool | None:
     advisory = shipped().by_id(advisory_id)
     if advisory.engine != engine or not advisory.affected:
         return None
-    return range_holds(parse_build(version), advisory.affected)
+    return range_holds(build_of(engine, version), advisory.affected)
 
 
 def range_holds(build: Build, text: str) -> bool | None:
     """As `in_range`, but a vendor's build inside a range is in doubt: it may carry the fix."""
-    return _range_holds(build.text, text)
+    return _range_holds(build.text, text) if build.known else None
 
 
 @lru_cache(maxsize=8192)
@@ -116,7 +117,7 @@ def _range(name: str, text: str, subject: Subject) -> bool | None:
 
 
 def _build(name: str, subject: Subject) -> Build:
-    return subject.build if name == subject.engine else parse_build(subject.components.get(name, ""))
+    return subject.build if name == subject.engine else build_of(name, subject.components.get(name, ""))
 
 
 def _doubt(name: str, subject: Subject) -> str:

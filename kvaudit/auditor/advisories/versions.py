@@ -18,6 +18,7 @@ from typing import Literal
 
 from packaging.version import InvalidVersion, Version
 
+from kvaudit.auditor.engines import ENGINES
 from kvaudit.auditor.text.quoting import quoted
 
 Kind = Literal["release", "candidate", "nightly", "vendor", "unknown"]
@@ -29,19 +30,26 @@ _PLATFORM_SUFFIX = re.compile(
 _IMPLICIT_POST = re.compile(r"^v?\d+(\.\d+)*-\d+$")
 _PLAIN_LOCAL = re.compile(r"^(g[0-9a-f]{6,40}|cu\d+|rocm[\d]*|cpu|xpu|sm\d+|d\d{8}|precompiled|\d+)$")
 _CLAUSE = re.compile(r"^\s*(~=|==|!=|<=|>=|<|>)\s*([^\s=<>!~]{1,60})\s*$")
+_NUMBERED_OTHERWISE = frozenset({"ai-dynamo", "lmcache", "llm-d", "nim", "rhaiis", "kserve", "rayproject"})
+"""Publishers whose images of an engine are tagged with a number of their own."""
+_YEARS = (range(20, 50), range(2000, 2100), range(20_000_000, 21_000_000))
+"""NGC's 26.08, 2026.8 and 20260812: no engine has got that far by releases."""
 _MOVING_TAGS = frozenset({"latest", "dev", "main", "master", "stable", "edge", "head", "preview"})
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
     """What a version string may mean. ``low`` and ``high`` bound it (equal for a release); both are
-    None when nothing can be said. ``why`` is a clause for people: "is a nightly between ..."."""
+    None when nothing can be said. ``why`` is a clause for people: "is a nightly between ...". ``local`` is the part
+    after the plus sign; ``newer`` a clause where the release is newer than what the advisories know."""
 
     text: str
     kind: Kind
     low: Version | None = None
     high: Version | None = None
     why: str = ""
+    local: str = ""
+    newer: str = ""
 
     @property
     def known(self) -> bool:
@@ -64,6 +72,8 @@ def _parsed(shown: str) -> Build:
     tag = _image_tag(shown)
     if not tag:
         return Build(shown, "unknown", why="names an image by digest, which says nothing of its version")
+    if not _own_image(shown):
+        return Build(shown, "unknown", why="is the tag of an image that may count something else")
     if tag.lower() in _MOVING_TAGS or tag.lower().startswith("nightly"):
         return Build(shown, "unknown", why="is a moving tag, not a version")
     bare = _PLATFORM_SUFFIX.sub("", tag)
@@ -82,20 +92,37 @@ def _image_tag(text: str) -> str:
     return text.rpartition(":")[2] if "/" in text or text.count(":") == 1 else text
 
 
+def _own_image(text: str) -> bool:
+    """Whether a reference names an image that is tagged with its engine's releases; True for a plain version."""
+    if "/" not in text and text.count(":") != 1:
+        return True
+    repository = text.partition("@")[0].lower()
+    head, _, last = repository.rpartition("/")
+    repository = f"{head}/{last.partition(':')[0]}".strip("/")
+    if _NUMBERED_OTHERWISE & set(repository.split("/")):
+        return False
+    return any(
+        f"/{repository}".endswith(f"/{image}") for engine in ENGINES.values() for image in engine.images
+    )
+
+
 def _interval(shown: str, bare: str, version: Version) -> Build:
+    if any(version.release[0] in years for years in _YEARS):
+        return Build(shown, "unknown", why="counts years and months, not the engine's releases")
     if version.dev is not None and _meaningless_base(version):
         return Build(shown, "unknown", why="counts from an unrelated tag, so its number means nothing")
     point = Version(version.public)
     if version.dev is not None:
         high = Version(version.base_version if version.pre else point.public.partition(".dev")[0])
-        return Build(shown, "nightly", point, high, f"is a development build on the way to {high}")
+        why = f"is a development build on the way to {high}"
+        return Build(shown, "nightly", point, high, why, version.local or "")
     if version.local and not _plain_local(version.local):
-        return Build(
-            shown, "vendor", point, point, f"is a vendor's build of {point} and may carry other patches"
-        )
+        why = f"is a vendor's build of {point} and may carry other patches"
+        return Build(shown, "vendor", point, point, why, version.local)
     if _IMPLICIT_POST.match(bare):
         return Build(shown, "release", Version(version.base_version), point)
-    return Build(shown, "candidate" if version.pre else "release", point, point)
+    kind: Kind = "candidate" if version.pre else "release"
+    return Build(shown, kind, point, point, local=version.local or "")
 
 
 def _meaningless_base(version: Version) -> bool:
@@ -156,12 +183,25 @@ def in_range(build: Build, text: str) -> bool | None:
 
 
 def holds(build: Build, clauses: tuple[tuple[str, Version], ...]) -> bool | None:
-    """As `in_range`, with the range already parsed."""
+    """As `in_range`, with the range already parsed. A local part in a range asks for that very build, as in PEP 440:
+    ``==0.5.22+cu130`` holds for what calls itself so (vllm-ascend#9195 took it for another)."""
     if build.low is None or build.high is None:
         return None
+    asked = [_same_build(build, version) is (op == "==") for op, version in clauses if _local(op, version)]
+    clauses = tuple((op, Version(version.public)) for op, version in clauses if not _local(op, version))
+    if False in asked or not clauses:
+        return False not in asked
     inside = {version for _, version in clauses if build.low < version < build.high}
     answers = {
         all(_COMPARE[op](point, version) for op, version in clauses)
         for point in {build.low, build.high, *inside}
     }
     return answers.pop() if len(answers) == 1 else None
+
+
+def _local(op: str, version: Version) -> bool:
+    return op in ("==", "!=") and version.local is not None
+
+
+def _same_build(build: Build, version: Version) -> bool:
+    return build.low == Version(version.public) and build.local == version.local

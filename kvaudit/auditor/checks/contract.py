@@ -37,6 +37,11 @@ class NodeSeen:
     problem: str = ""
     evidence: tuple[Evidence, ...] = ()
     transient: bool = False  # waiting may help: refused, 503, still loading
+    others: tuple[EngineFacts, ...] = ()  # further processes that answered at this address
+    connections: int = 1  # fresh connections over which it was read
+    unanswered: str = ""  # why another connection brought nothing, though the first did
+    replicas: int = 0  # processes that are declared to answer there; 0 where nobody said
+    behind: str = ""  # the node at whose address this further process answered
 
     @property
     def effective_role(self) -> str:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.engines import ENGINES
+from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ROLES = ("prefill", "decode", "unified")
@@ -33,6 +34,38 @@ def unread(audit: Audit) -> tuple[str, ...]:
     )
 
 
+def wrong_roles(audit: Audit) -> tuple[str, ...]:
+    """One sentence for each node that was declared as something else than it says it is: the numbers of one role would
+    be judged as another's."""
+    return tuple(
+        f"{node.name} was given as {node.role} but says it is {node.facts.role.value}: declare it as that, or correct "
+        f"its address ({node.facts.role.source})"
+        for node in read_nodes(audit)
+        if node.facts is not None
+        and node.role
+        and node.facts.role.known
+        and node.role != node.facts.role.value
+    )
+
+
+def contradictions(nodes: Sequence[NodeSeen]) -> tuple[str, ...]:
+    """One sentence for each pair of answers of a node that cannot be of one process."""
+    return tuple(
+        f"{node.name} contradicts itself: {clause}"
+        for node in nodes
+        if node.facts is not None
+        for clause in (*node.facts.contradictions, *_limit_above_context(node.facts))
+    )
+
+
+def _limit_above_context(facts: EngineFacts) -> tuple[str, ...]:
+    limit, context = facts.input_limit, facts.context
+    if limit.value is None or context.value is None or limit.value <= context.value:
+        return ()
+    above = f"above the {context.value:,} of {context.source}"
+    return (f"it takes prompts of up to {limit.value - 1:,} tokens ({limit.source}), {above}",)
+
+
 def naming_unread(result: Result, audit: Audit) -> Result:
     """The result; a fail also names the nodes that it says nothing about, since what is worse was said first."""
     missing = unread(audit)
@@ -51,7 +84,7 @@ def evidence(audit: Audit) -> tuple[Evidence, ...]:
 
 def scope(nodes: Sequence[NodeSeen]) -> str:
     """ "one prefill node", "two prefill and one decode node", "one node of unknown role"."""
-    found = Counter(node.effective_role for node in nodes)
+    found = Counter(node.effective_role for node in nodes if not node.behind)
     parts = [f"{_number(found[role])} {role}" for role in ROLES if found[role]]
     other = sum(count for role, count in found.items() if role not in ROLES)
     if not parts:

@@ -20,14 +20,16 @@ from kvaudit.auditor.verdict import Evidence
 
 
 class Outcome(StrEnum):
-    """How one request ended. Only the first four say something about the target."""
+    """How one request ended. Only the first five say something about the target."""
 
     ANSWERED = "answered"  # 2xx, read to its end, with text
     EMPTY = "empty"  # 2xx, read to its end, no text and no abort
     CUT = "cut"  # 2xx whose finish is abort, or length with at most one token where there was room
     REFUSED = "refused"  # an error that names the length, as status or inside a 200 stream
+    HIDDEN = "hidden refusal"  # 2xx whose text is the sentence of such an error
     UNANSWERED = "unanswered"  # an error for another reason (max_tokens, a parameter): void
     TOO_LARGE = "too large"  # 413: a proxy, or an engine that does not name the length: void
+    GUARDED = "guardrail"  # something before the model answered, whatever the status: void
     FAILED = "failed"  # 5xx
     BUSY = "busy"  # 429, 503 or 529: void
     TIMED_OUT = "timed out"
@@ -39,7 +41,7 @@ class Outcome(StrEnum):
     @property
     def valid(self) -> bool:
         """Whether a trial with this outcome counts; a void one is counted and shown, never as clean."""
-        return self in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.REFUSED)
+        return self in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.REFUSED, Outcome.HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,8 @@ class Trial:
     """One request as a judge sees it: no generated text, only what was found in it.
 
     ``nonce``: whether the answer gives what its prompt asked for, the nonce or the own phrase: True given, False
-    missing, None where it could not be judged (no room, no answer). ``foreign``: whether it holds words that neither
-    its prompt nor the model's short answers do; None = unjudged.
+    missing (an empty answer is one), None where it could not be judged (no room, no answer). ``foreign``: whether it
+    holds words that neither its prompt nor the model's short answers do; None = unjudged.
     """
 
     name: str  # "N-1", "longest", "control", ...
@@ -65,6 +65,11 @@ class Trial:
         return self.outcome is Outcome.ANSWERED and self.nonce is False
 
     @property
+    def missed(self) -> bool:
+        """A 200, empty or not, that does not give what was asked although there was room for it."""
+        return self.nonce is False
+
+    @property
     def read(self) -> bool:
         """Answered with its own nonce. Where there was no room for one (vLLM at N - 1 has a single token,
         often only the space before the word), the status and a right count must do (checks.md 3)."""
@@ -82,17 +87,26 @@ class Trial:
 
 
 def trial(
-    name: str, reply: Reply, *, tenant: str, asked: Contents | None, room: int, repeat: int = 0
+    name: str,
+    reply: Reply,
+    *,
+    tenant: str,
+    asked: Contents | None,
+    room: int,
+    repeat: int = 0,
+    needed: int = NONCE_ROOM,
 ) -> Trial:
     """Reduce a reply to what may leave the check. ``asked``: what the answer is judged against, None = judged by
-    the check itself."""
+    the check itself. ``needed``: output tokens that this model's short answers took (a thinking one's hundreds)."""
+    if asked is not None and asked.tail.phrase:
+        needed = max(needed, PHRASE_ROOM)
     return Trial(
         name=name,
         tokens=reply.tokens_sent,
         tenant=tenant,
         outcome=reply.outcome,
         repeat=repeat,
-        nonce=given_in(reply, asked, room) if asked is not None else None,
+        nonce=given_in(reply, asked, room, needed) if asked is not None else None,
         status=reply.status,
         finish=reply.finish,
         error=reply.error,
@@ -102,24 +116,27 @@ def trial(
         completion_tokens=reply.completion_tokens,
         first_token=reply.first_token,
         seconds=reply.seconds,
-        cramped=room < (PHRASE_ROOM if asked is not None and asked.tail.phrase else NONCE_ROOM),
+        cramped=room < needed,
         foreign=reply.foreign,
         traces=reply.traces,
     )
 
 
-def given_in(reply: Reply, asked: Contents, room: int) -> bool | None:
-    """Whether the answer gives what was asked. With less room than that needs only the beginning of a nonce can be
-    asked for: the word must start with what was said; nothing said at all, or a phrase without room, judges nothing."""
-    if reply.outcome is not Outcome.ANSWERED:
+def given_in(reply: Reply, asked: Contents, room: int, needed: int = NONCE_ROOM) -> bool | None:
+    """Whether the answer gives what was asked. With less room than the ``needed`` only the beginning of a nonce can
+    be asked for: the word must start with what was said; nothing said at all, a phrase without room, or a model that
+    thinks first and had no room for it, judges nothing."""
+    if reply.outcome not in (Outcome.ANSWERED, Outcome.EMPTY):
         return None
     if asked.answered(reply.text):
         return True
     nonce = asked.tail.nonce
     if nonce is None:
-        return False if room >= PHRASE_ROOM else None
-    if room >= NONCE_ROOM:
+        needed = max(needed, PHRASE_ROOM)
+    if room >= needed:
         return False
+    if nonce is None or needed > NONCE_ROOM:
+        return None
     said = reply.text.lower().lstrip()
     return (nonce.word.startswith(said) or said.startswith(nonce.word)) if said else None
 

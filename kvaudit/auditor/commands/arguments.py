@@ -32,6 +32,11 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message[:1].upper()}{message[1:]}; {self.prog} --help explains the flags.")
 
 
+CONNECTIONS = 8
+"""Fresh connections over which a command reads each node: of two processes that answer at random, the second stays
+unseen in one of 128 runs. ``--replicas`` reads until all were seen."""
+
+
 def seconds(text: str) -> float:
     """A positive number of seconds, at most a day."""
     try:
@@ -55,6 +60,11 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--target", metavar="FILE", help="a fleet file instead of --node")
     target.add_argument("--deployment", metavar="SLUG", default="", help="which deployment is meant")
+    target.add_argument(
+        "--replicas",
+        metavar="N",
+        help="processes that answer in turn at each --node address (a Service): read until N were seen",
+    )
     target.add_argument("--engine", default="auto", help=f"{', '.join(NAMES)} or auto (default)")
     rules = parser.add_argument_group("what is asked of it")
     rules.add_argument("--context", metavar="TOKENS", help="the context length promised to clients")

@@ -140,7 +140,7 @@ async def _probe(
     """Every target in turn; without ``--json`` each result is printed when it is there."""
     nodes: list[NodeSeen] = []
     results: list[Result] = []
-    budget = runner.Budget(seconds=_seconds(given, permission))
+    budget = runner.Budget(seconds=_seconds(given, permission), connections=flags.CONNECTIONS)
     for target in targets:
         run = runner.run(target, checks, budget=budget, permission=permission)
         async for event in run:

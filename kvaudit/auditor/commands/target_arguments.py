@@ -34,6 +34,7 @@ def chosen(arguments: argparse.Namespace, environ: Mapping[str, str] | None = No
             headroom=arguments.headroom,
             pins=arguments.pin,
             api_key_env=arguments.api_key_env,
+            replicas=arguments.replicas,
             slug=arguments.deployment,
             environ=environ,
         )
@@ -89,6 +90,7 @@ def _overridden(target: Target, arguments: argparse.Namespace, environ: Mapping[
         headroom=arguments.headroom,
         pins=arguments.pin,
         api_key_env=arguments.api_key_env,
+        replicas=arguments.replicas,
         environ=environ,
     )
     rules = target.rules
@@ -103,6 +105,8 @@ def _overridden(target: Target, arguments: argparse.Namespace, environ: Mapping[
         if arguments.api_key_env:
             merged = _merged(node.credentials.headers, flagged.credentials.headers)
             node = replace(node, credentials=replace(node.credentials, headers=merged))
+        if arguments.replicas is not None:
+            node = replace(node, replicas=flagged.replicas)
         if arguments.engine != "auto":
             node = replace(node, engine=arguments.engine)
         nodes.append(_reached(node, arguments, environ))

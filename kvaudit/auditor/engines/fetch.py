@@ -15,7 +15,7 @@ from kvaudit.auditor import engines
 from kvaudit.auditor.engines.answers import Answer, Answers, Step
 from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, Reading
-from kvaudit.auditor.transport import Client, Limits, TransportError
+from kvaudit.auditor.transport import BodyTooLarge, Client, Limits, TransportError
 from kvaudit.auditor.verdict import Evidence
 
 
@@ -23,13 +23,16 @@ from kvaudit.auditor.verdict import Evidence
 class NodeReading:
     """What reading one node brought. Exactly one of ``facts`` and ``problem`` is set.
 
-    ``transient``: the problem may pass by waiting (refused, 503, still loading).
+    ``transient``: the problem may pass by waiting (refused, 503, still loading). ``adapter`` read it, and of its plan
+    the paths of ``answered`` brought something.
     """
 
     facts: EngineFacts | None = None
     problem: str = ""
     transient: bool = False
     evidence: tuple[Evidence, ...] = ()
+    adapter: Adapter | None = None
+    answered: frozenset[str] = frozenset()
 
 
 def allowed(adapters: Iterable[Adapter]) -> frozenset[tuple[str, str]]:
@@ -83,7 +86,31 @@ async def read_node(
     hindrance = session.hindrance(found) if missing else ""
     if hindrance:
         return session.failed(hindrance)
-    return NodeReading(facts=facts, evidence=tuple(session.evidence))
+    answered = frozenset(path for path, answer in session.answers.items() if answer.status == 200)
+    return NodeReading(facts=facts, evidence=tuple(session.evidence), adapter=found, answered=answered)
+
+
+async def read_again(
+    client: Client, first: NodeReading, *, seconds: float, enough: Callable[[EngineFacts], bool]
+) -> NodeReading:
+    """What answered before, over another client: only what tells the process while that is ``enough``, else the whole
+    plan but for reads that take something from others. Never raises for anything the node does."""
+    adapter = first.adapter
+    if adapter is None:
+        raise ValueError("a node that was not recognised cannot be read again")
+    session = _NodeSession(client, seconds)
+    plan = [step for step in adapter.plan if step.path in first.answered and not step.destructive]
+    for step in plan:
+        if step.process and not session.hopeless:
+            await session.ask([step])
+            facts = adapter.facts(session.answers)
+            if facts.process.known and enough(facts):
+                return NodeReading(facts=facts, adapter=adapter)
+    await session.ask(plan)
+    problem = session.first_problem() or session.refusal()
+    if problem:
+        return NodeReading(problem=problem)
+    return NodeReading(adapter.facts(session.answers), evidence=tuple(session.evidence), adapter=adapter)
 
 
 def _missing(facts: EngineFacts) -> list[str]:
@@ -129,7 +156,7 @@ class _NodeSession:
         left = self._until - asyncio.get_running_loop().time()
         if left <= 0:
             self.hopeless = True
-            return Answer(path, 0, problem=self._first_problem() or self._late(path))
+            return Answer(path, 0, problem=self.first_problem() or self._late(path))
         usual = self._client.limits
         limits = Limits(min(usual.total, left), min(usual.connect, left), usual.read, usual.body)
         try:
@@ -137,7 +164,7 @@ class _NodeSession:
         except TransportError as error:
             self.transient = self.transient or error.transient
             self.hopeless = self.hopeless or error.fatal
-            return Answer(path, 0, problem=str(error))
+            return Answer(path, 0, problem=str(error), dropped=isinstance(error, BodyTooLarge))
         if response.status == 503:
             self.transient = True
         if response.body:
@@ -151,7 +178,10 @@ class _NodeSession:
         """The sentence for a node that no adapter recognised, most telling cause first."""
         where = self._client.base
         if not self._any_answer():
-            return self._first_problem() or f"{where} was not asked anything: no reading plan for it."
+            return self.first_problem() or f"{where} was not asked anything: no reading plan for it."
+        elsewhere = self._below_v1() or self._without_certificate()
+        if elsewhere:
+            return elsewhere
         keyless = self._keyless()
         if keyless:
             return keyless
@@ -164,7 +194,7 @@ class _NodeSession:
                 f"{where}{page.path} answered 200 with an HTML page instead of an engine's JSON: "
                 "this is a web page, a login or a proxy. Give the engine's own address."
             )
-        problem = self._first_problem()
+        problem = self.first_problem()
         good = self._first(lambda answer: answer.status == 200)
         if problem and not good:
             return problem
@@ -175,13 +205,46 @@ class _NodeSession:
         expected = title or "any engine that kvaudit knows"
         return f"{where} answers, but not like {expected} ({got}); check the address, or give --engine."
 
+    def refusal(self) -> str:
+        """The sentence for a path that answered before, and not now: a replica that starts, or wants another key."""
+        said = self._first(lambda answer: answer.status not in (0, 200))
+        return f"{self._client.base}{said.path} answered {said.status}, and 200 before." if said else ""
+
+    def _below_v1(self) -> str:
+        """The sentence for the base URL of a client library, which ends in /v1."""
+        if "v1" not in self._client.base.prefix.split("/"):
+            return ""
+        return (
+            f"{self._client.base} answers, but an engine's own paths lie beside /v1, not below it: leave /v1 and what "
+            "follows off the address."
+        )
+
+    def _without_certificate(self) -> str:
+        """The sentence for nginx (400, 495, 496) where it wants a client certificate, or another one."""
+        said = self._first(
+            lambda answer: (
+                answer.status in (400, 495, 496) and b"ssl certificate" in answer.body[:2000].lower()
+            )
+        )
+        if said is None:
+            return ""
+        where = f"{self._client.base}{said.path} answered {said.status}: the proxy there"
+        if self._client.sends_certificate:
+            return f"{where} refuses the client certificate that was sent."
+        return (
+            f"{where} wants a client certificate: give --client-cert and --client-key (client_cert and client_key "
+            "in the fleet file)."
+        )
+
     def hindrance(self, adapter: Adapter) -> str:
         """Why readings are missing although the engine is known: a key, or a read that failed."""
         planned = {step.path for step in adapter.plan}
         keyless = self._keyless(planned)
         if keyless:
             return keyless
-        failed = self._first(lambda answer: answer.path in planned and answer.status == 0)
+        failed = self._first(
+            lambda answer: answer.path in planned and answer.status == 0 and not answer.dropped
+        )
         return failed.problem if failed else ""
 
     def _keyless(self, paths: Collection[str] | None = None) -> str:
@@ -201,7 +264,7 @@ class _NodeSession:
     def _first(self, wanted: Callable[[Answer], bool]) -> Answer | None:
         return next((answer for answer in self.answers.values() if wanted(answer)), None)
 
-    def _first_problem(self) -> str:
+    def first_problem(self) -> str:
         answer = self._first(lambda answer: bool(answer.problem))
         return answer.problem if answer else ""
 
@@ -221,4 +284,4 @@ def _is_html(answer: Answer) -> bool:
     return "html" in answer.content_type.lower() or start.startswith((b"<!doctype html", b"<html"))
 
 
-__all__ = ["Answers", "NodeReading", "adapters_for", "allowed", "read_node"]
+__all__ = ["Answers", "NodeReading", "adapters_for", "allowed", "read_again", "read_node"]

@@ -26,7 +26,7 @@ DEPLOYMENT_COLUMNS = (
     "slug", "team", "owner", "contact", "engine", "entry", "model", "context", "edge_limit", "headroom",
     "consent", "tenants",
 )  # fmt: skip
-NODE_COLUMNS = ("name", "role", "url", "headers_env", "key_env")
+NODE_COLUMNS = ("name", "role", "url", "headers_env", "key_env", "replicas")
 COLUMNS = (*DEPLOYMENT_COLUMNS, *NODE_COLUMNS)
 REQUIRED = ("slug", "url")
 
@@ -189,6 +189,7 @@ class _Rows:
             role=role,
             headers_env=tuple(self.pairs(line, fields, "headers_env", values.header)),
             key_env=self.read(line, fields, "key_env", lambda value: values.variable(value, "key_env"), ""),
+            replicas=self.read(line, fields, "replicas", values.replicas, 0),
             line=line,
         )
 

@@ -33,7 +33,7 @@ DEPLOYMENT_FIELDS = (
 )  # fmt: skip
 NODE_FIELDS = (
     "name", "role", "url", "engine", "headers_env", "key_env", "ca_file", "client_cert", "client_key",
-    "pointers",
+    "pointers", "replicas",
 )  # fmt: skip
 TENANT_FIELDS = ("name", "key_env", "headers_env", "salt_env")
 WINDOW_FIELDS = ("days", "from", "to", "zone")
@@ -174,6 +174,7 @@ class _FleetReader(Reader):
             client_cert=self.text(fields, "client_cert"),
             client_key=self.text(fields, "client_key"),
             pointers=self.pointers(fields.get("pointers")),
+            replicas=self.optional(fields, "replicas", values.replicas, 0),
             line=branch.line,
         )
 

@@ -45,6 +45,7 @@ class FleetNode:
     client_cert: str = ""
     client_key: str = ""
     pointers: tuple[tuple[str, str], ...] = ()
+    replicas: int = 0  # processes that answer at this address in turn; 0 where nobody said
     line: int = 0
 
 

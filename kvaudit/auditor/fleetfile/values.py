@@ -16,6 +16,8 @@ DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 POINTERS = ("capacity", "max_request", "in_use", "shards", "version")
 LARGEST_TOKENS = 10**12
 SHORTEST_INTERVAL = 2
+MOST_REPLICAS = 100
+"""Behind one address: each takes a dozen connections to be seen for sure."""
 LONGEST_TEXT = 300
 
 _SLUG = re.compile(r"[a-z0-9]+(?:[-_][a-z0-9]+)*\Z")  # what a URL of ours can hold
@@ -81,6 +83,17 @@ def tokens(value: object, name: str) -> int:
             f"{name} is {value if abs(value) < 10**15 else 'far out of range'}; "
             "it must be between 1 and 10^12 tokens."
         )
+    return value
+
+
+def replicas(value: object, name: str = "replicas") -> int:
+    """How many processes answer at one address, at least 1."""
+    if isinstance(value, str) and re.fullmatch(r"\d{1,6}", value.strip()):
+        value = int(value.strip())
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValue(f"{name} must be a whole number of processes, not {kind_of(value)}.")
+    if not 0 < value <= MOST_REPLICAS:
+        raise InvalidValue(f"{name} is {value}; it must be between 1 and {MOST_REPLICAS}.")
     return value
 
 

@@ -11,7 +11,7 @@ SPOKEN = frozenset(("text", "content", "reasoning", "reasoning_content", "argume
 """Names of strings that are the text of an answer, within a choice."""
 
 MOST_CHARACTERS = 200_000
-"""Kept of one place; an answer of the length that was asked for has some thousands."""
+"""Kept of one answer, first come; one of the length that was asked for has some thousands."""
 
 MOST_PLACES = 40
 DEEPEST = 12
@@ -23,7 +23,7 @@ class Aside:
     a stream cuts words anywhere."""
 
     _pieces: dict[str, list[str]] = field(default_factory=dict, repr=False)
-    _sizes: dict[str, int] = field(default_factory=dict, repr=False)
+    _left: int = MOST_CHARACTERS
 
     def add(self, payload: Any, place: str = "", depth: int = 0) -> None:
         """Every string of one JSON value, except the text of the answer."""
@@ -37,10 +37,9 @@ class Aside:
 
     def add_text(self, place: str, text: str) -> None:
         """A string that stood outside the JSON: a header, a comment of a stream."""
-        size = self._sizes.get(place, 0)
-        if text and size < MOST_CHARACTERS and (place in self._sizes or len(self._sizes) < MOST_PLACES):
-            self._pieces.setdefault(place, []).append(text[: MOST_CHARACTERS - size])
-            self._sizes[place] = size + len(text)
+        if text and self._left > 0 and (place in self._pieces or len(self._pieces) < MOST_PLACES):
+            self._pieces.setdefault(place, []).append(text[: self._left])
+            self._left -= len(text)
 
     def _one(self, value: Any, place: str, depth: int) -> None:
         if isinstance(value, str):

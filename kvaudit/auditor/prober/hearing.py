@@ -93,6 +93,8 @@ async def _events(
         if payload is None:
             if event.done:
                 break
+            if not event.data.strip():  # a keep-alive
+                continue
             said.add_garbled(event.error)
             heard.aside.add_text("frames", event.data)
             continue

@@ -41,6 +41,9 @@ _MAY_HAVE_RUN = (
     Outcome.BROKEN,
     Outcome.CANCELLED,
     Outcome.STRANGER,
+    Outcome.FAILED,
+    Outcome.TIMED_OUT,
+    Outcome.GUARDED,
 )
 
 SHORT_TEXT = 1_000
@@ -275,9 +278,10 @@ class NetworkProber:
         if reply.outcome is not Outcome.ANSWERED:
             return replace(reply, traces=traces)
         words = strange_words(reply.text, reply.completion_tokens, contents)
-        control = prompt.tokens <= CONTROL_TOKENS and contents.answered(reply.text)
+        own = contents.answered(reply.text)
+        control = own and prompt.tokens <= CONTROL_TOKENS
         mode = self._mode_of(prompt).value
-        self.provenance.note(mode, words, control=control)
+        self.provenance.note(mode, words, control=control, own=own, traced=bool(traces))
         foreign = self.provenance.by_mode[mode].is_foreign(words, control=control)
         return replace(reply, traces=traces, foreign=foreign)
 

@@ -71,7 +71,12 @@ class ProbeSet:
         self._prober.spent.begin()
         self._prober.begin()
         seen = await check.observe(asked)
-        result = judged(check.judge(seen, asked), self._prober.registry.traces, self._prober.provenance)
+        result = judged(
+            check.judge(seen, asked),
+            self._prober.registry.traces,
+            self._prober.provenance,
+            self._prober.registry.guesses,
+        )
         result = await self._look_after(check_id, result)
         if self._prober.slowed and result.verdict is not Verdict.FAIL:
             result = replace(result, warn=True, summary=f"{result.summary} {self._prober.slowed}")

@@ -6,12 +6,13 @@ Only counts leave this module. What an answer said is another person's until the
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kvaudit.auditor.stats.bounds import fisher_greater
-from kvaudit.auditor.text.matcher import normal_words
+from kvaudit.auditor.text.matcher import plain
 from kvaudit.auditor.text.prompts import Contents
 
 JUDGED_TOKENS = 48
@@ -22,6 +23,10 @@ FOREIGN_WORDS = 3
 """Different words of 4 letters and more that stand in neither the prompt nor a control answer: 0 of 55 healthy
 answers of a real 135 M model had them, 7 of 7 that came from other pages did."""
 
+_LETTERS = re.compile(r"[^\W\d_]+")
+_UNSPACED = 0x2E80
+"""From here on scripts write without blanks: Chinese, Japanese, Korean."""
+
 LEAST_CONTROLS = 30
 SIGNIFICANT = 0.001
 
@@ -31,9 +36,16 @@ def strange_words(text: str, tokens: int | None, contents: Contents) -> frozense
     does not hold. The last word may be cut off and is dropped."""
     if tokens and tokens > JUDGED_TOKENS:
         text = text[: len(text) * JUDGED_TOKENS // tokens]
-    said = normal_words(text)[:-1]
+    said = [word for run in _LETTERS.findall(plain(text)) for word in _words(run)][:-1]
     own = contents.words
-    return frozenset(word for word in said if len(word) >= LETTERS and word not in own)
+    return frozenset(word for word in said if word not in own)
+
+
+def _words(run: str) -> list[str]:
+    """A word long enough to say something; of a script that writes without blanks, every two characters."""
+    if ord(max(run)) < _UNSPACED:
+        return [run] if len(run) >= LETTERS else []
+    return [run[at : at + 2] for at in range(0, len(run) - 1, 2)]
 
 
 @dataclass(slots=True)
@@ -43,6 +55,8 @@ class Origin:
 
     controls: list[frozenset[str]] = field(default_factory=list, repr=False)
     answers: list[frozenset[str]] = field(default_factory=list, repr=False)
+    own: int = 0  # of the check's answers, short ones among them: gave what their own prompt asked for
+    others: int = 0  # held something of another request
     _said: Counter[str] = field(default_factory=Counter, repr=False)
 
     def note(self, words: frozenset[str], *, control: bool) -> None:
@@ -51,6 +65,11 @@ class Origin:
             self._said.update(words)
         else:
             self.answers.append(words)
+
+    def begin(self) -> None:
+        """The controls stay, since the model does; the answers of a new check are yet to come."""
+        self.answers.clear()
+        self.own = self.others = 0
 
     def is_foreign(self, words: Iterable[str], *, control: bool = False) -> bool:
         """Whether an answer holds words that no control answer (of a control: no other one) said."""
@@ -81,13 +100,20 @@ class Provenance:
 
     by_mode: defaultdict[str, Origin] = field(default_factory=lambda: defaultdict(Origin))
 
-    def note(self, mode: str, words: frozenset[str], *, control: bool) -> None:
-        self.by_mode[mode].note(words, control=control)
+    def note(
+        self, mode: str, words: frozenset[str], *, control: bool, own: bool = False, traced: bool = False
+    ) -> None:
+        """An answer: the words that its prompt does not hold, whether it gave what was asked, and whether it held
+        something of another request."""
+        origin = self.by_mode[mode]
+        origin.note(words, control=control)
+        origin.own += own and not traced
+        origin.others += traced
 
     def begin(self) -> None:
-        """A new check: the controls stay, since the model does; its own answers are yet to come."""
+        """A new check."""
         for origin in self.by_mode.values():
-            origin.answers.clear()
+            origin.begin()
 
     @property
     def exceeding(self) -> dict[str, Origin]:

@@ -6,12 +6,13 @@ were asked for their counts, in headers, in the text of an error.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from kvaudit.auditor.checks.prober_protocol import Trace
-from kvaudit.auditor.text.markers import Marker
+from kvaudit.auditor.text.markers import Marker, words
 from kvaudit.auditor.text.matcher import Match, Matcher, normal_words
 from kvaudit.auditor.text.prompts import NONCE_KEY, Contents
 
@@ -31,12 +32,17 @@ class Registry:
     earlier: Iterable[Marker] = ()
     traces: list[Trace] = field(default_factory=list)
     leaks: int = 0  # answers that held a verified trace, since `begin`
+    guesses: list[float] = field(default_factory=list)
+    """For each word of our list that an answer gave and its prompt did not hold: the chance that a word drawn from the
+    list is live under that key. A model that only guesses gives live words about that often."""
     _old: frozenset[tuple[str, ...]] = field(init=False, repr=False)
     _matcher: Matcher = field(default_factory=Matcher, repr=False)
     _by_marker: dict[tuple[str, ...], str] = field(default_factory=dict, repr=False)  # words -> tenant
     _by_key: dict[tuple[str, str], list[_Planted]] = field(
         default_factory=lambda: defaultdict(list), repr=False
     )
+
+    _live: Counter[str] = field(default_factory=Counter, repr=False)  # different words under a key
 
     def __post_init__(self) -> None:
         self._old = frozenset(marker.words for marker in self.earlier)
@@ -48,6 +54,7 @@ class Registry:
         self._add(contents.marker, tenant)
         planted = _Planted(tenant, contents)
         for key, word in _answers(contents):
+            self._live[key] += (key, word) not in self._by_key
             self._by_key[key, word].append(planted)
 
     def live(self, markers: Iterable[Marker]) -> None:
@@ -77,6 +84,7 @@ class Registry:
     def begin(self) -> None:
         """A new check: what came back so far belongs to the one before."""
         self.traces.clear()
+        self.guesses.clear()
         self.leaks = 0
 
     def _in(self, text: str, where: str, contents: Contents, tenant: str, tokens: int) -> Iterator[Trace]:
@@ -84,7 +92,10 @@ class Registry:
             yield self._marker(match, where, tenant, tokens)
         own = contents.words
         for kind, key, word in _given(text, contents):
-            if word in own or not (planted := self._by_key.get((key, word))):
+            if word in own or word not in _listed():
+                continue
+            self.guesses.append(self._live[key] / len(_listed()))
+            if not (planted := self._by_key.get((key, word))):
                 continue
             yield Trace(kind, where, planted[-1].tenant, tenant, (word,), 1, tokens)
 
@@ -103,6 +114,11 @@ class Registry:
         )
 
 
+@cache
+def _listed() -> frozenset[str]:
+    return frozenset(words())
+
+
 def _answers(contents: Contents) -> Iterator[tuple[str, str]]:
     """What the prompt says under a key: (key, word)."""
     if contents.tail.nonce is not None:
@@ -114,14 +130,14 @@ def _answers(contents: Contents) -> Iterator[tuple[str, str]]:
 def _given(text: str, contents: Contents) -> Iterator[tuple[str, str, str]]:
     """What an answer gives as (kind, key, word): its first word, as the value of what was asked, and whatever follows
     the name of a key."""
-    words = normal_words(text)
-    if words and contents.tail.nonce is not None and not contents.tail.needles:
-        yield NONCE, NONCE_KEY, words[0]
-    elif words and len(contents.tail.needles) == 1:
-        yield FACT, contents.tail.needles[0].key, words[0]
-    for at in range(len(words) - 2):
-        name, key = words[at], words[at + 1].upper()
+    said = normal_words(text)
+    if said and contents.tail.nonce is not None and not contents.tail.needles:
+        yield NONCE, NONCE_KEY, said[0]
+    elif said and len(contents.tail.needles) == 1:
+        yield FACT, contents.tail.needles[0].key, said[0]
+    for at in range(len(said) - 2):
+        name, key = said[at], said[at + 1].upper()
         if name == "code" and key == NONCE_KEY:
-            yield NONCE, NONCE_KEY, words[at + 2]
+            yield NONCE, NONCE_KEY, said[at + 2]
         elif name == "locker" and len(key) == 1:
-            yield FACT, key, words[at + 2]
+            yield FACT, key, said[at + 2]

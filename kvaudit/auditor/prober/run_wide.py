@@ -11,6 +11,7 @@ from typing import Any
 
 from kvaudit.auditor.checks.prober_protocol import Trace
 from kvaudit.auditor.prober.provenance import Origin, Provenance
+from kvaudit.auditor.stats.bounds import at_least
 from kvaudit.auditor.verdict import Result, Verdict
 
 FIRST_AID = (
@@ -29,17 +30,21 @@ LOOK_AT_SEALED = (
 )
 RUN_CANARY = "Run canary with more rounds: one word may be chance, a second one in its place is not."
 TWICE = 2
+GUESSED = 0.001
 
 
-def judged(result: Result, traces: Sequence[Trace], provenance: Provenance) -> Result:
-    """``result``, worse where its answers held another request's text: *fail* for a run of marker words or for two
-    foreign answers, *inconclusive* for one, or where more long answers than short ones consist of foreign words."""
+def judged(
+    result: Result, traces: Sequence[Trace], provenance: Provenance, guesses: Sequence[float] = ()
+) -> Result:
+    """``result``, worse where its answers held another request's text: *fail* for a run of marker words or for more
+    foreign answers than guessing brings (``guesses``: `Registry.guesses`), *inconclusive* for fewer, or where more long
+    answers than short ones consist of foreign words."""
     result = replace(result, measures={**result.measures, "provenance": _measures(traces, provenance)})
     if result.verdict is Verdict.FAIL and result.severity == "critical":
         return result
     if any(trace.decoy for trace in traces):
         return replace(result, verdict=Verdict.ERROR, severity="", summary=MATCHER, next=REPORT)
-    leaked = [trace for trace in traces if trace.verified] or _answers_of_others(traces)
+    leaked = [trace for trace in traces if trace.verified] or _answers_of_others(traces, guesses)
     if leaked:
         return replace(
             result,
@@ -59,10 +64,14 @@ def judged(result: Result, traces: Sequence[Trace], provenance: Provenance) -> R
     return result
 
 
-def _answers_of_others(traces: Sequence[Trace]) -> list[Trace]:
-    """Foreign nonces and facts where two different ones came back: one word of the list may be a guess."""
+def _answers_of_others(traces: Sequence[Trace], guesses: Sequence[float]) -> list[Trace]:
+    """Foreign nonces and facts where two different ones came back, and more of them than guesses among the words of
+    the list would hit: a weak model that says some noun names a live one now and then."""
     found = [trace for trace in traces if trace.kind != "marker"]
-    return found if len({trace.words for trace in found}) >= TWICE else []
+    if len({trace.words for trace in found}) < TWICE:
+        return []
+    by_chance = at_least(len(found), max(len(guesses), len(found)), max(guesses, default=0.0))
+    return found if by_chance < GUESSED else []
 
 
 def _sentence(leaked: Sequence[Trace]) -> str:
@@ -116,6 +125,8 @@ def _measures(traces: Sequence[Trace], provenance: Provenance) -> dict[str, Any]
         "by_mode": {
             mode: {
                 "answers": len(origin.answers),
+                "own": origin.own,
+                "others": origin.others,
                 "foreign_words": origin.foreign,
                 "controls": len(origin.controls),
                 "controls_foreign_words": origin.foreign_controls,

@@ -46,6 +46,7 @@ class Budget:
     prompt_tokens: int | None = None  # of each active check; None = max(20 million, 80 x context)
     node_seconds: float = 10.0  # deadline for reading one node
     concurrency: int = 64  # nodes read at once
+    connections: int = 2  # fresh connections over which a node is read: several processes may answer in turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,8 @@ async def _read_nodes(nodes: Sequence[Node], budget: Budget, brake: _Brake) -> A
 
     async def one(node: Node) -> NodeSeen:
         async with slots:
-            return await read_node(node, min(budget.node_seconds, max(brake.left() * SHARE, 0.0)))
+            seconds = min(budget.node_seconds, max(brake.left() * SHARE, 0.0))
+            return await read_node(node, seconds, budget.connections)
 
     waiting = {asyncio.create_task(one(node)) for node in nodes}
     try:

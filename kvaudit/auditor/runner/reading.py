@@ -12,20 +12,30 @@ from functools import lru_cache
 from kvaudit.auditor.checks.contract import Anonymous, NodeSeen
 from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.engines.contract import Adapter
+from kvaudit.auditor.runner.replicas import read_others
 from kvaudit.auditor.targets import Node
 from kvaudit.auditor.transport import Client, Limits, TransportError, redact_text, secrets_of
 
 log = logging.getLogger(__name__)
 
 
-async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
-    """One node, read over a client of its own. Whatever goes wrong becomes its ``problem``."""
+async def read_node(node: Node, seconds: float = 10.0, connections: int = 1) -> NodeSeen:
+    """One node, read over a client of its own, and again over fresh ones up to ``connections``. Whatever goes wrong
+    becomes its ``problem``."""
+    until = asyncio.get_running_loop().time() + seconds
     try:
         adapters, allow = _adapters(node.engine, node.pointers)
         async with _client(node, allow, seconds=seconds) as client:
             got = await fetch.read_node(
                 client, adapters, declared=node.engine not in ("", "auto"), seconds=seconds
             )
+        again = await read_others(
+            lambda left: _client(node, allow, seconds=left),
+            got,
+            until=until,
+            expected=node.replicas,
+            connections=connections,
+        )
     except (TransportError, ValueError) as error:
         return NodeSeen(node.name, node.url, node.role, problem=redact_text(str(error)))
     except Exception as error:  # noqa: BLE001
@@ -38,8 +48,12 @@ async def read_node(node: Node, seconds: float = 10.0) -> NodeSeen:
         node.role,
         facts=got.facts,
         problem=got.problem,
-        evidence=got.evidence,
+        evidence=(*got.evidence, *again.evidence),
         transient=got.transient,
+        others=again.others,
+        connections=again.connections,
+        unanswered=redact_text(again.problem),
+        replicas=node.replicas,
     )
 
 

@@ -63,6 +63,30 @@ def critical_count(trials: int, rate: float, alpha: float = 0.01) -> int:
     return largest
 
 
+def binomial_limit(trials: int, rate: float, confidence: float = 0.99) -> int:
+    """Smallest count that X ~ Binomial(trials, rate) does not exceed with this confidence: more is no chance."""
+    if trials < 0 or not 0 <= rate <= 1:
+        raise ValueError("trials is not negative and rate a share between 0 and 1")
+    cumulative = 0.0
+    for count in range(trials + 1):
+        cumulative += math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
+        if cumulative >= confidence:
+            return count
+    return trials
+
+
+def at_least(hits: int, trials: int, rate: float) -> float:
+    """P(X >= hits) for X ~ Binomial(trials, rate)."""
+    _count(hits, trials)
+    return min(
+        1.0,
+        math.fsum(
+            math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
+            for count in range(hits, trials + 1)
+        ),
+    )
+
+
 def fisher_greater(hits: int, trials: int, control_hits: int, control_trials: int) -> float:
     """One-sided Fisher exact p-value that the first rate exceeds the control's; 1.0 when either
     side has no trial. Hypergeometric tail, summed with integers."""

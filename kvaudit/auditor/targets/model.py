@@ -49,6 +49,7 @@ class Node:
     engine: str = "auto"
     credentials: Credentials = field(default_factory=Credentials)
     pointers: tuple[tuple[str, str], ...] = ()  # generic engine: capacity, max_request, in_use, shards
+    replicas: int = 0  # processes that answer at this address in turn; 0 where nobody said
 
 
 @dataclass(frozen=True, slots=True)

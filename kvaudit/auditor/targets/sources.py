@@ -43,6 +43,7 @@ def from_flags(
     pins: Sequence[str] | None = None,
     conditions: Mapping[str, bool] | None = None,
     api_key_env: str = "",
+    replicas: int | str | None = None,
     entry: str = "",
     model: str = "",
     tenant_key_envs: Sequence[str] = (),
@@ -63,7 +64,11 @@ def from_flags(
         credentials = _bearer(api_key_env, "--api-key-env", environ)
         target = Target(
             slug=slug or "given on the command line",
-            nodes=_named([(*parse_node(node), engine) for node in nodes], credentials),
+            nodes=_named(
+                [(*parse_node(node), engine) for node in nodes],
+                credentials,
+                0 if replicas is None else values.replicas(replicas, "--replicas"),
+            ),
             entry=values.url(entry, "--entry") if entry else "",
             model=model,
             tenants=tuple(
@@ -133,6 +138,7 @@ def from_deployment(
                 engine=node.engine or described.engine,
                 credentials=_credentials(node, f"node {node.name} of {described.slug}", environ),
                 pointers=node.pointers,
+                replicas=node.replicas,
             )
             for node in described.nodes
         ),
@@ -189,7 +195,9 @@ def _rules(
     )
 
 
-def _named(given: Sequence[tuple[str, str, str]], credentials: Credentials) -> tuple[Node, ...]:
+def _named(
+    given: Sequence[tuple[str, str, str]], credentials: Credentials, replicas: int
+) -> tuple[Node, ...]:
     """Nodes named after their role and place in it: prefill-0, prefill-1, decode-0, node-0."""
     counts: dict[str, int] = {}
     seen: set[str] = set()
@@ -200,7 +208,8 @@ def _named(given: Sequence[tuple[str, str, str]], credentials: Credentials) -> t
         seen.add(address)
         number = counts.get(role, 0)
         counts[role] = number + 1
-        nodes.append(Node(f"{role or 'node'}-{number}", address, role, engine, credentials))
+        name = f"{role or 'node'}-{number}"
+        nodes.append(Node(name, address, role, engine, credentials, replicas=replicas))
     return tuple(nodes)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
+from kvaudit.auditor.advisories.newest import build_of
 from kvaudit.auditor.advisories.pins import parse_pin
 from kvaudit.auditor.advisories.versions import holds, parse_build, parse_range
 from kvaudit.auditor.checks.contract import Rules
@@ -68,7 +69,7 @@ def state_of(version: str, pin: InForce | None) -> PinState:
     if pin is None:
         return PinState.UNPINNED
     try:
-        allowed = holds(parse_build(version), parse_range(pin.specifier))
+        allowed = holds(build_of(pin.engine, version), parse_range(pin.specifier))
     except ValueError:  # written by another release; the check says so as an error
         return PinState.UNDECIDED
     return PinState.UNDECIDED if allowed is None else PinState.MET if allowed else PinState.OUTSIDE

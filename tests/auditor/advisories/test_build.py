@@ -34,6 +34,11 @@ def test_every_pool_of_the_list_is_there():
     assert len(ids) == len(set(ids)) >= 49
 
 
+def test_the_newest_releases_are_releases():
+    with pytest.raises(ValueError, match="'latest' of vllm is no release"):
+        build.compile_source('version: "1"\nnewest: {vllm: latest}\nadvisories: []\n')
+
+
 def source(**changes):
     entry = {
         "id": "KVA-900",

@@ -32,6 +32,8 @@ INCIDENT = ">=0.4.7,<0.5.20"
         ("lmsysorg/sglang:v0.5.19-cu129", "release", "0.5.19", "0.5.19"),
         ("registry.local:5000/vllm/vllm-openai:v0.29.0", "release", "0.29.0", "0.29.0"),
         ("vllm/vllm-openai:v0.29.0@sha256:0123", "release", "0.29.0", "0.29.0"),
+        ("sglang:v0.5.22", "release", "0.5.22", "0.5.22"),
+        ("nvcr.io/nvidia/tensorrt-llm/release:1.2.0", "release", "1.2.0", "1.2.0"),
         # platforms and commits in the local part are no forks
         ("0.32.0+cu130", "release", "0.32.0", "0.32.0"),
         ("0.5.19+g680bd4b42", "release", "0.5.19", "0.5.19"),
@@ -71,6 +73,18 @@ def test_readable(text, kind, low, high):
         ("0.3.2.dev9646+pr.18598.gfec757fd3", "unrelated tag"),
         ("9" * 300, "too long"),
         ("0.5.22; rm -rf", "no version"),
+        # case 06: tags that count something else
+        ("nvcr.io/nvidia/vllm:26.08-py3", "counts years"),
+        ("nvcr.io/nvidia/sglang:25.10-py3", "counts years"),
+        ("26.8", "counts years"),
+        ("26.8rc1", "counts years"),
+        ("2026.8.1", "counts years"),
+        ("vllm/vllm-openai:20260812", "counts years"),
+        ("nvcr.io/nvidia/ai-dynamo/vllm-runtime:1.4.2", "something else"),
+        ("nvcr.io/nvidia/ai-dynamo/sglang:0.5.1", "something else"),
+        ("lmcache/vllm-openai:v0.3.9", "something else"),
+        ("registry.local:5000/chat/my-model:0.29.0", "something else"),
+        ("my-model:0.5.22", "something else"),
     ],
 )
 def test_unreadable_is_unknown_with_a_reason(text, why):
@@ -118,6 +132,19 @@ def test_incident_range(text, expected):
         ("<=1.2.0rc1", "1.2.0rc1", True),
         ("<=1.2.0rc1", "1.2.0", False),
         ("==1.2.0", "1.2.0+cu130", True),
+        # case 09: a pin on the very build, with its local part
+        ("==0.5.22+cu130", "0.5.22+cu130", True),
+        ("==0.5.22+CU130", "0.5.22+cu130", True),
+        ("==0.5.22+cu129", "0.5.22+cu130", False),
+        ("==0.5.22+cu130", "0.5.22", False),
+        ("==0.5.21+cu130", "0.5.22+cu130", False),
+        ("!=0.5.22+cu130", "0.5.22+cu130", False),
+        ("!=0.5.22+cu129", "0.5.22+cu130", True),
+        (">=0.5.20,!=0.5.22+cu129", "0.5.22+cu130", True),
+        (">=0.5.23,!=0.5.22+cu129", "0.5.22+cu130", False),
+        (">=0.5.22+cu130", "0.5.22", True),  # an order knows no local part
+        ("==0.27.1+backport052.sm89.cu130", "0.27.1+backport052.sm89.cu130", True),
+        ("==0.5.20.dev7+g680bd4b", "0.5.20.dev7+g680bd4b", True),
     ],
 )
 def test_other_ranges(text, version, expected):

@@ -279,6 +279,9 @@ class TestPairing:
             ({"kv_cache_dtype": "auto"}, {"kv_cache_dtype": "fp8_e5m2"}, FAIL, "KV dtype"),
             ({"page_size": 64}, {"page_size": 1}, FAIL, "page size"),
             ({"page_size": 64}, {"page_size": None}, PASS, ""),
+            ({"kv_cache_dtype": "auto"}, {"kv_cache_dtype": "bfloat16"}, INCONCLUSIVE, "may be one"),
+            ({"kv_cache_dtype": "auto", "dtype": "bfloat16"}, {"kv_cache_dtype": "bf16"}, PASS, ""),
+            ({"kv_cache_dtype": "auto", "dtype": "float16"}, {"kv_cache_dtype": "bf16"}, FAIL, "KV dtype"),
         ],
     )
     def test_layouts(self, prefill, decode, verdict, said):
@@ -297,6 +300,69 @@ class TestPairing:
             node("unified", settings={"page_size": 64}, name="b"),
         )
         assert judge(one, other).verdict is PASS
+
+    @pytest.mark.parametrize(
+        ("engine", "version", "conditions", "declared", "verdict"),
+        [
+            ("vllm", "0.32.0", {"nixl": True}, {}, PASS),
+            ("vllm", "0.11.0", {"nixl": True}, {}, FAIL),
+            ("vllm", "0.12.0.dev7", {"nixl": True}, {}, INCONCLUSIVE),
+            ("vllm", None, {"nixl": True}, {}, INCONCLUSIVE),
+            ("vllm", "0.32.0", {}, {}, INCONCLUSIVE),
+            ("vllm", "0.32.0", {"nixl": False}, {}, INCONCLUSIVE),  # another connector
+            ("vllm", "0.32.0", {}, {"nixl": True}, PASS),
+            ("sglang", "0.5.22", {"nixl": True}, {}, FAIL),
+        ],
+    )
+    def test_unequal_pages_where_the_transport_converts_them(
+        self, engine, version, conditions, declared, verdict
+    ):
+        pair = [
+            node(role, engine=engine, version=version, conditions=conditions, settings={"page_size": size})
+            for role, size in (("prefill", "16"), ("decode", "64"))
+        ]
+        result = judge(*pair, rules=Rules(conditions=declared))
+        assert result.verdict is verdict, result.summary
+
+    @pytest.mark.parametrize(
+        ("first", "second", "declared", "verdict"),
+        [
+            # case 03: sglang#33268
+            (("mooncake", "bfloat16"), ("mooncake", "fp8_e4m3"), {}, FAIL),
+            (("mooncake", "fp8"), ("mooncake", "fp8_e4m3"), {}, PASS),
+            (("hf3fs", "fp8_e5m2"), ("hf3fs", "fp8_e4m3"), {}, FAIL),
+            (("nixl", "auto"), ("nixl", "fp8_e4m3"), {}, FAIL),
+            (("mooncake", "auto"), ("mooncake", "bfloat16"), {}, INCONCLUSIVE),
+            (("mooncake", None), ("mooncake", "bfloat16"), {}, INCONCLUSIVE),
+            (("mooncake", "bfloat16"), ("hf3fs", "fp8_e4m3"), {}, PASS),  # two stores
+            (("file", "bfloat16"), ("file", "fp8_e4m3"), {}, PASS),  # a folder of its own each
+            ((None, "bfloat16"), (None, "fp8_e4m3"), {}, PASS),
+            ((None, "bfloat16"), (None, "fp8_e4m3"), {"mooncake_store": True}, FAIL),
+        ],
+    )
+    @pytest.mark.parametrize("roles", [("unified", "unified"), ("prefill", "prefill"), ("unified", "decode")])
+    def test_one_store_needs_one_dtype(self, roles, first, second, declared, verdict):
+        nodes = [
+            node(role, name=name, settings={"hicache_storage_backend": store, "kv_cache_dtype": dtype})
+            for name, role, (store, dtype) in zip("ab", roles, (first, second), strict=True)
+        ]
+        result = judge(*nodes, rules=Rules(conditions=declared))
+        assert result.verdict is verdict, result.summary
+        if verdict is FAIL:
+            assert "a and b share the store" in result.summary
+            assert result.severity == "high"
+
+    def test_a_store_that_is_switched_off_shares_nothing(self):
+        nodes = [
+            node(
+                "unified",
+                name=name,
+                settings={"hicache_storage_backend": "mooncake", "kv_cache_dtype": dtype},
+                conditions={"hicache": False},
+            )
+            for name, dtype in (("a", "bfloat16"), ("b", "fp8_e4m3"))
+        ]
+        assert judge(*nodes).verdict is PASS
 
     TRUNCATES = {"allow_auto_truncate": True}
 
@@ -348,11 +414,12 @@ class TestCoverage:
 
     def test_the_role_is_what_the_process_says(self):
         result = judge(node("decode", declared="prefill"))
-        assert (result.verdict, result.warn) == (PASS, True)
+        assert result.verdict is ERROR
         assert "one decode node" in result.summary
-        assert "was given as prefill but says it is decode" in result.measures["warnings"][0]
+        assert "was given as prefill but says it is decode" in result.summary
+        assert "Correct the role" in result.next
         both = judge(node("decode", declared="prefill"), node("decode", name="b"), complete=True)
-        assert "no prefill node" in both.summary.lower()
+        assert any("no prefill node" in said.lower() for said in both.measures["undecided"])
 
     def router(self, *workers):
         facts = EngineFacts("sglang", kind="router", workers=tuple(Worker(url) for url in workers))
@@ -373,6 +440,26 @@ class TestCoverage:
             self.router("http://10.0.0.1:30000@1", "http://10.0.0.2:30000"), given, complete=complete
         )
         assert (result.verdict, result.warn) == (verdict, verdict is PASS)
+
+
+@pytest.mark.parametrize(
+    ("declared", "read", "blocks", "verdict"),
+    [
+        ({}, {}, 2018, INCONCLUSIVE),
+        ({}, {}, 5, INCONCLUSIVE),  # too few by the product, which may be too low
+        ({"hybrid_kv": False}, {}, 2018, PASS),
+        ({"hybrid_kv": False}, {}, 5, FAIL),
+        ({"hybrid_kv": True}, {}, 2018, INCONCLUSIVE),
+        ({"hybrid_kv": False}, {"hybrid_kv": True}, 2018, INCONCLUSIVE),  # the process outweighs the operator
+    ],
+)
+def test_blocks_of_an_old_vllm_count_only_where_no_layer_differs(declared, read, blocks, verdict):
+    given = replayed("vllm", payloads.vllm_0_19(blocks))
+    given = replace(given, facts=replace(given.facts, conditions={**given.facts.conditions, **read}))
+    result = judge(given, rules=Rules(conditions=declared))
+    assert result.verdict is verdict
+    assert "refuse prompts above" not in result.next
+    assert result.warn == (verdict is PASS)
 
 
 def test_recorded_vllm_passes():

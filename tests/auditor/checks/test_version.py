@@ -51,6 +51,9 @@ def outcomes(result):
         ("nightly-dev-20260107-dce8b060", INCONCLUSIVE, "moving tag"),
         ("kimi-k3", INCONCLUSIVE, "no version"),
         (None, INCONCLUSIVE, "not known"),
+        ("26.8", INCONCLUSIVE, "counts years"),
+        ("1.4.2", INCONCLUSIVE, "far above 0.5.23"),
+        ("0.5.24", PASS, "satisfies its pin"),
     ],
 )
 def test_unified_sglang_by_version(version, verdict, said):
@@ -75,6 +78,23 @@ def test_unified_sglang_by_version(version, verdict, said):
 def test_pins(engine, pins, verdict):
     result = judge(node("unified", version="0.32.0", engine=engine), rules=Rules(pins=pins))
     assert result.verdict is verdict, result.summary
+
+
+def test_a_release_just_above_all_data_warns():
+    quiet = {"pd_disaggregation": False, "hicache_storage": False}
+    newer, known = (
+        judge(node("unified", version=version, conditions=quiet)) for version in ("0.5.24", "0.5.23")
+    )
+    said = "newer than 0.5.23, the newest release"
+    assert any(said in warning for warning in newer.measures["warnings"])
+    assert not any(said in warning for warning in known.measures["warnings"])
+
+
+def test_a_component_far_above_all_data_is_undecided():
+    quiet = {"hybrid_kv": False, "lora": False, "nixl": False}
+    given = node("unified", version="0.28.0", engine="vllm", components={"lmcache": ""}, conditions=quiet)
+    found = outcomes(judge(given, rules=Rules(components={"lmcache": "26.8"})))
+    assert found["KVA-032"] == "undecided"
 
 
 class TestTheIncident:
@@ -181,9 +201,31 @@ class TestFeatures:
         assert "cuda_graph_max_bs (until 0.5.18)" in result.summary
 
     def test_absent_features_are_said(self):
-        result = judge(node("unified", version="0.5.22", features={"frontend": False}))
+        features = {"attn_dp_size": True, "frontend": False}
+        result = judge(node("unified", version="0.5.22", features=features))
         assert (result.verdict, result.warn) == (PASS, True)
         assert any("frontend" in warning for warning in result.measures["warnings"])
+
+    @pytest.mark.parametrize(
+        ("engine", "version", "features"),
+        [
+            ("sglang", "0.5.22", {"frontend": True, "attn_dp_size": False}),
+            ("vllm", "0.30.0", {"kv_cache_size_tokens": False, "prompt_tokens_by_source": True}),
+            ("vllm", "0.33.0", {"prompt_tokens_cached_by_source": False}),
+        ],
+    )
+    def test_a_release_without_what_it_must_show_is_not_believed(self, engine, version, features):
+        result = judge(node("unified", engine=engine, version=version, features=features))
+        assert result.verdict is INCONCLUSIVE
+        assert "lacks what its release shows" in result.summary
+        assert "address of its own" in result.next
+
+    def test_another_node_does_not_lend_its_features(self):
+        shows, lacks = (
+            node("unified", name=name, features={"attn_dp_size": seen})
+            for name, seen in (("a", True), ("b", False))
+        )
+        assert judge(shows, lacks).verdict is INCONCLUSIVE
 
 
 class TestCoverage:

@@ -123,7 +123,15 @@ class TestRanks:
     def test_a_smaller_source_wins_and_is_said(self) -> None:
         found = facts(sglang_server(single(), 40_960, more={"/v1/loads": loads("0.5.22", 500_000)}))
         assert found.pool.value == 412_672
-        assert any("500000" in note and "412672" in note for note in found.notes)
+        assert any("500,000" in note and "412,672" in note for note in found.notes)
+        assert any("500,000" in clause for clause in found.contradictions)
+
+    @pytest.mark.parametrize(("other", "contradicts"), [(412_672, 0), (412_000, 0), (300_000, 1)])
+    def test_sources_that_differ_by_more_than_a_draw_contradict_each_other(
+        self, other: int, contradicts: int
+    ) -> None:
+        gauge = f'sglang:max_total_num_tokens{{dp_rank="0"}} {other}.0\n'
+        assert len(facts(sglang_server(single(), 40_960, metrics=gauge)).contradictions) == contradicts
 
     def test_a_smaller_top_level_counts_as_a_rank(self) -> None:
         info = single(max_total_num_tokens=1000)
@@ -215,16 +223,32 @@ class TestContext:
         assert found.context.value == 40_960
         assert found.conditions["lora"] is True
 
-    def test_the_card_wins_over_the_command_line(self) -> None:
-        assert facts(sglang_server(single(context_length=8192), 40_960)).context.value == 40_960
+    @pytest.mark.parametrize(
+        ("card_says", "gauge", "argument", "expected", "contradicts"),
+        [
+            (40_960, None, 8192, 40_960, True),
+            (2048, None, 8192, 8192, True),  # a card that was curated on the way
+            (2048, 40_960, None, 40_960, True),
+            (None, 32_768, 8192, 32_768, True),
+            (None, None, 8192, 8192, False),
+            (8192, 8192, 8192, 8192, False),
+            (8192, None, 0, 8192, False),
+        ],
+    )
+    def test_the_largest_source_counts_and_a_difference_is_said(
+        self, card_says: int | None, gauge: int | None, argument: int | None, expected: int, contradicts: bool
+    ) -> None:
+        metrics = f'sglang:context_len{{tp_rank="0"}} {gauge}.0\n' if gauge else ""
+        found = facts(sglang_server(single(context_length=argument), card_says, metrics=metrics))
+        assert found.context.value == expected
+        assert bool(found.contradictions) == contradicts
 
-    def test_metric_next(self) -> None:
-        gauge = 'sglang:context_len{tp_rank="0"} 32768.0\n'
-        found = facts(sglang_server(single(context_length=8192), None, metrics=gauge))
-        assert found.context.value == 32_768
-
-    def test_command_line_last(self) -> None:
-        assert facts(sglang_server(single(context_length=8192), None)).context.value == 8192
+    def test_the_arguments_of_a_rank_tell_it_too(self) -> None:
+        info = single()
+        info["internal_states"][0]["context_length"] = 65_536
+        found = facts(sglang_server(info, 40_960))
+        assert found.context.value == 65_536
+        assert any("internal_states" in clause for clause in found.contradictions)
 
     def test_null_everywhere_is_unknown_and_says_where_was_looked(self) -> None:
         context = facts(sglang_server(single(), None)).context
@@ -258,6 +282,16 @@ class TestRole:
     )
     def test_start_up_role_where_states_tell_none(self, mode: str, role: str) -> None:
         assert facts(payloads.sglang_0_5_3(mode=mode)).role.value == role
+
+    @pytest.mark.parametrize(
+        ("version", "role"),
+        [("0.4.3.post2", "unified"), ("0.4.6.post5", None), ("0.0.0.dev1", None), ("main", None)],
+    )
+    def test_releases_without_roles_are_unified(self, version: str, role: str | None) -> None:
+        """Case 18: a sentence about prefill and decode would speak of what that release has not."""
+        info = single(remove=("disaggregation_mode",), version=version)
+        info["internal_states"][0].pop("disaggregation_mode", None)
+        assert facts(sglang_server(info, 40_960)).role.value == role
 
     def test_loads_tell_the_role_of_the_rust_front_end(self) -> None:
         payload = payloads.sglang_rust_0_5_22()

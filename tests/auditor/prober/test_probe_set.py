@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import runner
+from kvaudit.auditor.checks.asker import CONTROL
 from kvaudit.auditor.checks.evidence_source import asked_request
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage
@@ -94,7 +95,7 @@ def test_a_verified_hit_ends_the_set_and_what_follows_is_not_passed_over(sent: A
         Verdict.INCONCLUSIVE,
     ]
     assert "ends the set" in results[1].summary
-    assert len([one for one in sent if one[1] >= N]) == 3
+    assert len([one for one in sent if one[1] >= N]) == 4  # two prompts, each with its identical repeat
 
 
 def test_a_wedged_engine_ends_the_set(sent: Any) -> None:
@@ -221,7 +222,8 @@ def test_without_a_seal_generated_text_is_not_kept_at_all(monkeypatch: pytest.Mo
 def test_every_piece_of_evidence_says_which_request_it_belongs_to() -> None:
     _, (result,) = audited(["rejection"], ["none"])
     asked = [asked_request(item.source) for item in result.evidence]
-    assert len(asked) == 2 * sum(rung["trials"] for rung in result.measures["rungs"])
+    rungs = [one for one in asked if one.name != CONTROL]
+    assert len(rungs) == 2 * sum(rung["trials"] for rung in result.measures["rungs"])
     told = {(one.name, one.tokens, one.ended) for one in asked}
     for rung in result.measures["rungs"]:
         assert (rung["name"], rung["tokens"], "refused" if rung["refused"] else "answered") in told

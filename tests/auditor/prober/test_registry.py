@@ -72,6 +72,15 @@ def test_a_list_is_not_read_as_the_answer_to_one_key() -> None:
     assert found("pomfret", own) == []
 
 
+def test_words_of_the_list_that_nobody_was_sent_are_counted_as_guesses() -> None:
+    registry = Registry()
+    registry.plant(OTHER, "tenant-b")
+    for text in ("parlour", "pomfret", "walnut", "the", "amber"):
+        registry.search({"text": text}, OWN, tenant="tenant-a", tokens=900)
+    assert registry.guesses == [1 / 2048] * 2
+    assert len(registry.traces) == 1
+
+
 def test_a_phrase_is_own_by_four_of_its_words() -> None:
     asked = Contents(OURS, phrase_tail(lambda below: 42, 64))
     assert asked.tail.text == " Record 0042. The audit phrase is:"
@@ -126,4 +135,4 @@ def test_what_is_gathered_is_bounded() -> None:
     for number in range(500):
         aside.add({f"field {number}": "word " * 100_000})
     assert len(aside.texts()) <= 40
-    assert sum(len(text) for text in aside.texts().values()) <= 40 * 200_000
+    assert sum(len(text) for text in aside.texts().values()) <= 2 * 200_000

@@ -61,6 +61,23 @@ def test_what_came_back_decides(traces: list[Trace], verdict: Verdict, said: str
     assert len(result.measures["provenance"]["traces"]) == len(traces)
 
 
+@pytest.mark.parametrize(
+    ("live", "guessed", "chance", "verdict"),
+    [
+        (2, 2, 0.02, Verdict.FAIL),
+        (2, 2, 0.2, Verdict.INCONCLUSIVE),  # a fifth of the list is live
+        (5, 5, 0.2, Verdict.FAIL),
+        (5, 30, 0.2, Verdict.INCONCLUSIVE),  # a weak model that says some noun
+        (25, 30, 0.2, Verdict.FAIL),
+    ],
+)
+def test_a_model_that_guesses_nouns_is_not_taken_for_a_leak(
+    live: int, guessed: int, chance: float, verdict: Verdict
+) -> None:
+    traces = [replace(NONCE, words=(f"noun{number}",)) for number in range(live)]
+    assert judged(PASSED, traces, Provenance(), [chance] * guessed).verdict is verdict
+
+
 def test_a_worse_verdict_of_the_check_stays() -> None:
     failed = replace(PASSED, verdict=Verdict.FAIL, severity="critical", summary="Its own words.")
     assert judged(failed, [MARKER], Provenance()).summary == "Its own words."
@@ -92,7 +109,7 @@ def test_a_new_check_keeps_the_controls_alone() -> None:
     found = answers(40, 0, 60, 20)
     found.begin()
     assert judged(PASSED, [], found).measures["provenance"]["by_mode"]["chat"] == {
-        "answers": 0, "foreign_words": 0, "controls": 40, "controls_foreign_words": 0
+        "answers": 0, "own": 0, "others": 0, "foreign_words": 0, "controls": 40, "controls_foreign_words": 0
     }  # fmt: skip
 
 

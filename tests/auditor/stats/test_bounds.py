@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from kvaudit.auditor.stats.bounds import (
+    binomial_limit,
     critical_count,
     fisher_greater,
     interval,
@@ -89,3 +90,18 @@ def test_fisher_agrees_with_scipy(table):
 
 def test_fisher_without_a_control_is_never_significant():
     assert fisher_greater(5, 5, 0, 0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("trials", "rate", "limit"),
+    [(120, 0.0, 0), (120, 1 / 30, 9), (120, 0.0003, 1), (10, 1.0, 10), (0, 0.5, 0)],
+)
+def test_what_chance_brings(trials: int, rate: float, limit: int) -> None:
+    """One of 100 runs brings more."""
+    assert binomial_limit(trials, rate) == limit
+    assert binomial_limit(trials, rate, 0.5) <= limit
+
+
+def test_a_rate_is_a_share() -> None:
+    with pytest.raises(ValueError, match="share"):
+        binomial_limit(10, 1.5)

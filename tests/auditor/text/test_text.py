@@ -48,7 +48,7 @@ OTHER = markers.Marker(("teapot", "walnut", "ladder", "pillow", "anchor", "baske
         ("falcon meadow velvet harbor and so on", 4, True, False),
         ("falcon meadow velvet and so on", 3, False, True),
         ("amber falcon", 0, False, False),
-        ("cedar harbor velvet meadow falcon amber", 0, False, False),
+        ("cedar harbor velvet meadow falcon amber", 6, True, False),
         ("amber x falcon x meadow x velvet", 0, False, False),
         ("", 0, False, False),
         ("amber falcon teapot amber falcon meadow velvet", 4, True, False),

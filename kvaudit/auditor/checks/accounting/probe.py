@@ -5,30 +5,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from kvaudit.auditor.checks.accounting import CHECK
+from kvaudit.auditor.checks.asker import Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import labelled_evidence
+from kvaudit.auditor.checks.misses import LOOK_AT_MISSES, Misses
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
+from kvaudit.auditor.checks.rules import Rule, first_that_holds
 from kvaudit.auditor.checks.trials import (
+    CHECK_THE_KEY,
     VOID_SHARE,
     Trial,
-    harmed,
+    key_refused,
     needed,
-    nothing_learnt,
     result_builder,
-    trial,
     unaskable,
     unfinished,
     void_share,
     voids,
 )
 from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
-from kvaudit.auditor.text.markers import draw_marker
-from kvaudit.auditor.text.prompts import draw_leads, draw_nonce
+from kvaudit.auditor.text.prompts import draw_leads
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
+UNIQUE = "unique"
 PROMPTS = 20
 SHORTEST, SPREAD = 300, 900
 FIRST_WORDS = 8
@@ -44,6 +46,7 @@ class AccountingSeen:
 
     trials: list[Trial] = field(default_factory=list)
     tolerance: Mapping[str, int] = field(default_factory=dict)
+    misses: Misses = field(default_factory=Misses)
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     unaskable: bool = False
@@ -73,19 +76,19 @@ class AccountingProbe:
         seen = AccountingSeen(
             tolerance={tenant: tolerance(prober.template.get(tenant, 0), limits) for tenant in prober.tenants}
         )
+        asker = Asker(prober, seen.trials, seen.evidence, seen.misses, planned=PROMPTS)
         try:
             for number, lead in enumerate(draw_leads(prober.draw, PROMPTS)):
                 tenant = prober.tenants[number % len(prober.tenants)]
-                marker = draw_marker(prober.draw)
-                nonce = draw_nonce(prober.draw, without=marker.words)
-                tokens = SHORTEST + prober.draw(SPREAD)
-                prompt = await prober.framed(marker, tokens, nonce.tail, tenant=tenant, lead=lead)
-                reply = await prober.ask(tenant, prompt, max_tokens=16, stream=number % 2 == 0)
-                found = trial("unique", reply, tenant=tenant, asked=prompt.contents, room=16, repeat=number)
-                seen.trials.append(found)
-                seen.evidence.extend(labelled_evidence(reply, found))
-                if problem := await harmed(prober, reply):
-                    raise Stop(f"Stopped: {problem}", harm=True)
+                cell = Cell(
+                    UNIQUE,
+                    SHORTEST + prober.draw(SPREAD),
+                    tenant,
+                    stream=number % 2 == 0,
+                    wanted=16,
+                    lead=True,
+                )
+                await asker.ask(cell, number, lead=lead)
         except Stop as stop:
             seen.stopped = stop.reason
         return seen
@@ -93,7 +96,9 @@ class AccountingProbe:
     def judge(self, seen: AccountingSeen, audit: Audit) -> Result:
         if seen.unaskable:
             return unaskable(self.id, audit, "one tenant's key")
-        return _judge(seen)
+        account = Account(seen)
+        result = result_builder(self.id, _measures(account), DOES_NOT_PROVE, seen.evidence)
+        return first_that_holds(RULES, account, result)
 
 
 DOES_NOT_PROVE = (
@@ -102,86 +107,132 @@ DOES_NOT_PROVE = (
 )
 
 
-def _judge(seen: AccountingSeen) -> Result:
-    answered = [one for one in seen.trials if one.outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT)]
-    miscounted = [one for one in answered if one.usage_right is False]
-    phantom = [one for one in answered if (one.cached_tokens or 0) > seen.tolerance.get(one.tenant, 0)]
-    unreported = [one for one in answered if one.cached_tokens is None]
-    uncounted = [one for one in answered if one.prompt_tokens is None]
-    impossible = [
-        one
-        for one in answered
-        if one.cached_tokens is not None
-        and one.prompt_tokens is not None
-        and one.cached_tokens > one.prompt_tokens
-    ]
-    measures: dict[str, Any] = {
-        "prompts": len(seen.trials),
-        "valid": len(answered),
-        "void": sum(not one.outcome.valid for one in seen.trials),
-        "miscounted": len(miscounted),
-        "phantom_cached": len(phantom),
-        "largest_cached_tokens": max((one.cached_tokens or 0 for one in answered), default=None),
-        "cached_not_reported": len(unreported),
-        "tolerance_tokens": max(seen.tolerance.values(), default=0),
-    }
+class Account:
+    """The unique prompts of a run, by what is wrong with their counts."""
 
-    result = result_builder("accounting", measures, DOES_NOT_PROVE, seen.evidence)
+    def __init__(self, seen: AccountingSeen) -> None:
+        self.seen = seen
+        self.trials = [one for one in seen.trials if one.name == UNIQUE]
+        self.answered = [
+            one for one in self.trials if one.outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT)
+        ]
 
-    if (error := nothing_learnt(result, seen.trials)) is not None:
-        return error
-    if miscounted:
-        worst = miscounted[0]
-        return result(
-            Verdict.FAIL,
-            f"A prompt of {worst.tokens:,} tokens was counted as {worst.prompt_tokens:,} "
-            f"({len(miscounted)} of {len(answered)} prompts): what ran is not what was sent.",
-            "Look for truncation or a placeholder on this path; run rejection and coherence.",
-            "high",
-        )
-    if impossible:
-        return result(
-            Verdict.ERROR,
-            "The target reports more cached tokens than prompt tokens: its usage block cannot be read.",
-            "See what rewrites the usage block between engine and client.",
-        )
-    if phantom:
-        worst = max(phantom, key=lambda one: one.cached_tokens or 0)
-        return result(
-            Verdict.FAIL,
-            f"{worst.cached_tokens:,} tokens of a prompt that nobody ever sent were served from the cache "
-            f"({len(phantom)} of {len(answered)} prompts): the cache confuses different texts.",
-            "Disable prefix caching or upgrade; see the advisories on hash collisions and salt handling.",
-            "high",
-        )
-    if seen.stopped:
-        said = unfinished(len(seen.trials), PROMPTS, "prompts", seen.stopped)
-        return result(Verdict.INCONCLUSIVE, f"Not all prompts were sent: {said}", needed(seen.stopped))
-    if void_share(seen.trials) > VOID_SHARE or len(answered) < 0.9 * PROMPTS:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"Only {len(answered)} of {PROMPTS} prompts were answered ({voids(seen.trials)}).",
-            "Mend what made trials void, then run again.",
-        )
-    if uncounted:
-        return result(
-            Verdict.INCONCLUSIVE,
-            "The target does not report how many tokens it read.",
-            "Have it send a usage block.",
-        )
-    if unreported:
-        flags = [f"{engine} with {flag}" for engine, flag in CACHED_TOKENS_FLAGS.items()]
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"All {len(answered)} prompts were counted right, but cached tokens are not reported: unknown is not zero.",
-            f"Start {', '.join(flags)}.",
-        )
-    return result(
-        Verdict.PASS,
-        f"All {len(answered)} unique prompts were counted exactly and none was served from the cache "
-        f"({voids(seen.trials)}).",
-        "Run again daily.",
+    @cached_property
+    def miscounted(self) -> list[Trial]:
+        return [one for one in self.answered if one.usage_right is False]
+
+    @cached_property
+    def phantom(self) -> list[Trial]:
+        """With cached tokens that no template explains."""
+        return [
+            one for one in self.answered if (one.cached_tokens or 0) > self.seen.tolerance.get(one.tenant, 0)
+        ]
+
+    @property
+    def impossible(self) -> bool:
+        counted = [one for one in self.answered if None not in (one.cached_tokens, one.prompt_tokens)]
+        return any((one.cached_tokens or 0) > (one.prompt_tokens or 0) for one in counted)
+
+    @property
+    def unreported(self) -> int:
+        return sum(one.cached_tokens is None for one in self.answered)
+
+    @property
+    def counted(self) -> str:
+        return f"{len(self.answered)} of {max(PROMPTS, len(self.trials))} prompts were answered ({voids(self.trials)})"
+
+
+def _miscounted(account: Account) -> str:
+    if not account.miscounted:
+        return ""
+    worst = account.miscounted[0]
+    return (
+        f"A prompt of {worst.tokens:,} tokens was counted as {worst.prompt_tokens:,} "
+        f"({len(account.miscounted)} of {len(account.answered)} prompts): what ran is not what was sent."
     )
+
+
+def _impossible(account: Account) -> str:
+    if not account.impossible:
+        return ""
+    return "The target reports more cached tokens than prompt tokens: its usage block cannot be read."
+
+
+def _phantom(account: Account) -> str:
+    if not account.phantom:
+        return ""
+    most = max(one.cached_tokens or 0 for one in account.phantom)
+    return (
+        f"{most:,} tokens of a prompt that nobody ever sent were served from the cache ({len(account.phantom)} of "
+        f"{len(account.answered)} prompts): the cache confuses different texts."
+    )
+
+
+def _stopped(account: Account) -> str:
+    stopped = account.seen.stopped
+    if not stopped:
+        return ""
+    return f"Not all prompts were sent: {unfinished(len(account.trials), PROMPTS, 'prompts', stopped)}"
+
+
+def _too_few(account: Account) -> str:
+    enough = len(account.answered) >= 0.9 * PROMPTS and void_share(account.seen.trials) <= VOID_SHARE
+    return "" if enough else f"Only {account.counted}."
+
+
+def _uncounted(account: Account) -> str:
+    hidden = any(one.prompt_tokens is None for one in account.answered)
+    return "The target does not report how many tokens it read." if hidden else ""
+
+
+def _unreported(account: Account) -> str:
+    if not account.unreported:
+        return ""
+    return (
+        f"All {len(account.answered)} prompts were counted right, but cached tokens are not reported: unknown is not "
+        "zero."
+    )
+
+
+def _right(account: Account) -> str:
+    return (
+        f"All {len(account.answered)} unique prompts were counted exactly and none was served from the cache "
+        f"({voids(account.trials)}).{account.seen.misses.said}"
+    )
+
+
+ERROR, FAIL, OPEN, PASS = Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS
+
+RULES: tuple[Rule[Account], ...] = (
+    Rule("key refused", ERROR, lambda account: key_refused(account.seen.trials), CHECK_THE_KEY),
+    Rule("miscounted", FAIL, _miscounted, "Look for truncation or a placeholder on this path; run rejection and "
+         "coherence.", "high"),
+    Rule("impossible", ERROR, _impossible, "See what rewrites the usage block between engine and client."),
+    Rule("phantom", FAIL, _phantom, "Disable prefix caching or upgrade; see the advisories on hash collisions and salt "
+         "handling.", "high"),
+    # From here on nothing was seen against the target. Was enough seen for it?
+    Rule("stopped", OPEN, _stopped, lambda account: needed(account.seen.stopped)),
+    Rule("too few", OPEN, _too_few, "Mend what made trials void, then run again."),
+    Rule("uncounted", OPEN, _uncounted, "Have it send a usage block."),
+    Rule("unreported", OPEN, _unreported, "Start "
+         f"{', '.join(f'{engine} with {flag}' for engine, flag in CACHED_TOKENS_FLAGS.items())}."),
+    Rule("misses", OPEN, lambda account: account.seen.misses.why_no_pass, LOOK_AT_MISSES, warn=True),
+    Rule("right", PASS, _right, "Run again daily."),
+)  # fmt: skip
+
+
+def _measures(account: Account) -> dict[str, Any]:
+    return {
+        "prompts": len(account.trials),
+        "valid": len(account.answered),
+        "void": sum(not one.outcome.valid for one in account.trials),
+        "miscounted": len(account.miscounted),
+        "phantom_cached": len(account.phantom),
+        "largest_cached_tokens": max((one.cached_tokens or 0 for one in account.answered), default=None),
+        "cached_not_reported": account.unreported,
+        "tolerance_tokens": max(account.seen.tolerance.values(), default=0),
+        "misses": account.seen.misses.as_measure(),
+    }
 
 
 PROBE = AccountingProbe()

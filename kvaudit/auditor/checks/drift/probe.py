@@ -10,6 +10,7 @@ from kvaudit.auditor.checks.contract import Audit, History
 from kvaudit.auditor.checks.drift import CHECK
 from kvaudit.auditor.checks.node_coverage import evidence, listed, read_nodes, sentence, unread
 from kvaudit.auditor.checks.pool.numbers import required_tokens
+from kvaudit.auditor.checks.replicas import doubts
 from kvaudit.auditor.readings import EngineFacts, FieldChange, diff, fingerprint
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -88,6 +89,12 @@ def decide(audit: Audit, changes: dict[str, tuple[FieldChange, ...]]) -> tuple[V
             Verdict.INCONCLUSIVE,
             f"there is no earlier reading of {listed(unseen)} to compare with",
             "Run it again after the first reading has been stored.",
+        )
+    if several := doubts(audit):
+        return (
+            Verdict.INCONCLUSIVE,
+            several[0],
+            "Give every process an address of its own, and run it again.",
         )
     at = history.gate_completed_at.isoformat(timespec="minutes")
     return Verdict.PASS, f"nothing has changed since the gate set completed at {at}", "Nothing now."

@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.engines import describe
-from kvaudit.auditor.readings import EngineFacts, Reading, declared, derived, smallest_pool, unknown
+from kvaudit.auditor.readings import (
+    EngineFacts,
+    Reading,
+    declared,
+    derived,
+    if_uniform,
+    smallest_pool,
+    unknown,
+)
 
 DISAGGREGATED = ("prefill", "decode")
 EDGE = "declared edge limit"
@@ -31,6 +39,11 @@ class NodePool:
     def role(self) -> str:
         return self.node.effective_role
 
+    @property
+    def doubted(self) -> bool:
+        """Whether the pool is a bound or a doubtful number: no limit may be derived from it."""
+        return any("low confidence" in text.lower() for text in (self.pool.source, *self.facts.notes))
+
     def reachable(self, buffer: int | None) -> int | None:
         """The longest request that fits everywhere: min(limit + margin, pool, transfer buffer)."""
         if self.pool.value is None:
@@ -47,9 +60,11 @@ def measure_nodes(audit: Audit) -> list[NodePool]:
     """Numbers per node. The members of a disaggregated pair share the largest context among them:
     clients see one entry, and a prompt that either side accepts must fit on both."""
     found = []
-    for node in read_nodes(audit):
+    for node in processes(audit):
         facts = node.facts
         assert facts is not None
+        if audit.rules.conditions.get("hybrid_kv") is False:
+            facts = if_uniform(facts)
         pool = node_pool(facts)
         found.append((node, facts, pool, effective_context(facts, audit.rules.context)))
     paired = [context for node, _, _, context in found if node.effective_role in DISAGGREGATED]

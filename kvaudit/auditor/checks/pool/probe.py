@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.findings import Findings
 from kvaudit.auditor.checks.node_coverage import (
+    contradictions,
     evidence,
-    listed,
     missing_roles,
     routers,
     thousands,
     unlisted_workers,
     unread,
+    wrong_roles,
 )
 from kvaudit.auditor.checks.pool import CHECK
+from kvaudit.auditor.checks.pool.layout import judge_pairing, judge_stores
 from kvaudit.auditor.checks.pool.numbers import (
     DISAGGREGATED,
     EDGE,
@@ -29,14 +30,15 @@ from kvaudit.auditor.checks.pool.numbers import (
     required_tokens,
 )
 from kvaudit.auditor.checks.pool.report import advise, measures, summarise
-from kvaudit.auditor.readings import Reading
+from kvaudit.auditor.checks.replicas import doubts, processes
 from kvaudit.auditor.verdict import Result, Verdict
 
 INCIDENT = "KVA-001"
 
 DOES_NOT_PROVE = (
     "It proves room, not isolation: it says nothing of what happens to a request that is refused, of races "
-    "between requests, or of any process that was not read. Pools are drawn anew at every start."
+    "between requests, or of any process that was not read; behind an address that spreads connections over several "
+    "(a Service) that may be most of them (--replicas). Pools are drawn anew at every start."
 )
 
 
@@ -62,7 +64,8 @@ class PoolProbe:
         silent = [node for node in audit.nodes if node.facts is None]
         zone, zone_note = danger_zone(nodes, decode_unread=any(node.role == "decode" for node in silent))
         too_small = bool(findings.fails)
-        judge_pairing(nodes, findings)
+        judge_pairing(nodes, audit.rules, findings)
+        judge_stores(nodes, audit.rules, findings)
         severity = grade(nodes, zone) if too_small else ("high" if findings.fails else "")
         verdict = findings.verdict()
         if verdict is Verdict.PASS and not nodes:
@@ -113,11 +116,8 @@ def judge_coverage(audit: Audit, nodes: Sequence[NodePool], findings: Findings) 
         findings.warnings.append(f"the router also lists {', '.join(workers)}, which were not given")
     for role in missing_roles(audit):
         findings.unknowns.append(f"no {role} node of {audit.deployment} was read")
-    for node in nodes:
-        if node.node.role and node.node.role != node.role:
-            findings.warnings.append(
-                f"{node.node.name} was given as {node.node.role} but says it is {node.role}"
-            )
+    findings.errors += wrong_roles(audit)
+    findings.unknowns += (*contradictions(processes(audit)), *doubts(audit))
 
 
 def judge_node(pool: NodePool, audit: Audit, findings: Findings) -> None:
@@ -181,61 +181,6 @@ def _judge_low_confidence(pool: NodePool, findings: Findings) -> None:
     findings.warnings += [
         f"{pool.node.name}: {note}" for note in pool.facts.notes if "low confidence" in note.lower()
     ]
-
-
-def judge_pairing(nodes: Sequence[NodePool], findings: Findings) -> None:
-    """Prefill and decode must agree on the layout that they exchange, and on truncation."""
-    prefill = [node for node in nodes if node.role == "prefill"]
-    decode = [node for node in nodes if node.role == "decode"]
-    _judge_truncation(prefill, decode, findings)
-    if not prefill or not decode:
-        return
-    for title, values in (
-        ("the KV dtype", lambda each: _dtype(each.facts.setting("kv_cache_dtype"))),
-        ("the page size", lambda each: each.facts.setting("page_size").value),
-        ("the model revision", lambda each: each.facts.revision.value),
-    ):
-        first = {value for value in map(values, prefill) if value is not None}
-        second = {value for value in map(values, decode) if value is not None}
-        if first and second and len(first | second) > 1:
-            findings.fails.append(
-                f"prefill and decode disagree on {title}: {_shown(first)} against {_shown(second)}"
-            )
-    models = {node.facts.model.value for node in (*prefill, *decode) if node.facts.model.known}
-    if len(models) > 1:
-        findings.warnings.append(f"the nodes name different models: {_shown(models)}")
-
-
-def _judge_truncation(prefill: Sequence[NodePool], decode: Sequence[NodePool], findings: Findings) -> None:
-    """allow_auto_truncate cuts the prompt on one side only when the limits differ; no release read
-    through 0.5.23 compares the lengths."""
-    truncating = [
-        node for node in (*prefill, *decode) if node.facts.setting("allow_auto_truncate").value is True
-    ]
-    if not truncating:
-        return
-    names = listed(node.node.name for node in truncating)
-    limits = {node.limit.value for node in (*prefill, *decode)}
-    if prefill and decode and None not in limits:
-        if len(limits) > 1:
-            findings.fails.append(
-                f"allow_auto_truncate is on ({names}) while the input limits differ "
-                f"({_shown(limits)}): decode may read pages that prefill never wrote"
-            )
-        return
-    missing = "both roles were not given" if not (prefill and decode) else "an input limit is not exposed"
-    findings.unknowns.append(
-        f"allow_auto_truncate is on ({names}) and {missing}, so equal limits cannot be shown"
-    )
-
-
-def _dtype(reading: Reading[Any]) -> Any:
-    same = {"bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp8": "fp8_e4m3"}
-    return same.get(str(reading.value).lower(), str(reading.value).lower()) if reading.known else None
-
-
-def _shown(values: set[Any]) -> str:
-    return " and ".join(sorted(f"{value:,}" if isinstance(value, int) else str(value) for value in values))
 
 
 def grade(nodes: Sequence[NodePool], zone: tuple[int, int] | None) -> str:

@@ -8,8 +8,9 @@ from typing import Any
 
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.findings import Findings
-from kvaudit.auditor.checks.node_coverage import scope, sentence, thousands
+from kvaudit.auditor.checks.node_coverage import contradictions, scope, sentence, thousands, unread
 from kvaudit.auditor.checks.pool.numbers import NodePool, required_tokens, times_context, zone_in_words
+from kvaudit.auditor.checks.replicas import doubts, processes
 from kvaudit.auditor.verdict import Verdict
 
 
@@ -37,6 +38,7 @@ def measures(
         "full_context_requests": min(fits, default=None),
         "edge_limit": audit.rules.edge_limit,
         "scope": scope([node.node for node in nodes]),
+        "undecided": [sentence(unknown) for unknown in findings.unknowns],
         "warnings": [sentence(warning) for warning in findings.warnings],
         "nodes": [
             {
@@ -53,6 +55,7 @@ def measures(
                     {"rank": rank.rank, "usable": rank.usable.as_report()} for rank in node.facts.ranks
                 ],
                 "notes": list(node.facts.notes),
+                "connections": node.node.connections,
             }
             for node, reached in zip(nodes, reachable, strict=True)
         ],
@@ -80,6 +83,8 @@ def summarise(
             text += f" ({zone_note})" if zone_note else ""
         elif findings.fails and zone_note and any(node.role == "prefill" for node in nodes):
             text += f" ({zone_note})"
+        if findings.fails and (also := _unlike(audit)):
+            text += f"; {also[0]}"
         if others:
             text += f"; and {len(others)} more: {'; '.join(others)}"
         return sentence(text)
@@ -92,6 +97,11 @@ def summarise(
     )
 
 
+def _unlike(audit: Audit) -> tuple[str, ...]:
+    """Why the numbers may not be those of one process."""
+    return (*contradictions(processes(audit)), *doubts(audit))
+
+
 def advise(
     verdict: Verdict, found: Findings, nodes: Sequence[NodePool], audit: Audit, too_small: bool
 ) -> str:
@@ -99,19 +109,28 @@ def advise(
     if too_small:
         short = [node for node in nodes if node.pool.value is not None and node.context.value is not None]
         needed = max(required_tokens(audit.rules.headroom, node.context.value or 0) for node in short)
+        enlarge = f"the pool to {thousands(needed)} tokens (memory share, quantisation, parallelism)"
+        if any(node.doubted for node in short):
+            return f"Keep it out of traffic. Enlarge {enlarge}."
         edge = min(math.floor((node.pool.value or 0) / audit.rules.headroom) for node in short)
         return (
-            f"Keep it out of traffic. Either enlarge the pool to {thousands(needed)} tokens (memory share, "
-            f"quantisation, parallelism), or refuse prompts above {thousands(edge)} tokens at the edge "
-            "and declare that as the edge limit."
+            f"Keep it out of traffic. Either enlarge {enlarge}, or refuse prompts above {thousands(edge)} tokens "
+            "at the edge and declare that as the edge limit."
         )
     if verdict is Verdict.FAIL:
         return (
-            "Start every member of the pair with the same KV layout, a transfer buffer of the context's "
-            "size and without auto-truncation, then run the gate again."
+            "Start all that exchange pages, as a pair or by one store, with the same KV layout, a transfer buffer "
+            "of the context's size and without auto-truncation, then run the gate again."
         )
+    if verdict is Verdict.ERROR and not unread(audit):
+        return "Correct the role and run it again: the numbers of one role were given as another's."
     if verdict is Verdict.ERROR:
         return "Make the node answer (address, key, TLS) and run it again; nothing was learnt."
+    if verdict is Verdict.INCONCLUSIVE and _unlike(audit):
+        return (
+            "Ask each process itself, not through a proxy that rewrites its answers or a Service before several, and "
+            "run it again; until then treat the pool as too small."
+        )
     if verdict is Verdict.INCONCLUSIVE:
         return "Supply what is named above; until then treat the pool as too small."
     return "Nothing now; run it again after every start or change of capacity."

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from packaging.version import Version
 
-from kvaudit.auditor.advisories.versions import parse_build
+from kvaudit.auditor.advisories.newest import build_of
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.engines import describe
 from kvaudit.auditor.readings import EngineFacts
 
@@ -28,7 +28,7 @@ COMPUTED = (
 
 def among_all(audit: Audit) -> dict[str, Answer]:
     """The answers that only all nodes together give; compute them once for an audit of many nodes."""
-    nodes = read_nodes(audit)
+    nodes = processes(audit)
     return {condition: _computed(condition, nodes, audit) for condition in COMPUTED}
 
 
@@ -77,7 +77,7 @@ def _no_connector(facts: EngineFacts, condition: str) -> Answer:
     """From some release a configured connector registers metrics; where metrics were read (the pool is
     known from nowhere else) and none of them is there, the connector is not."""
     since = describe(facts.engine).connectors_since.get(condition)
-    build = parse_build(facts.version.value)
+    build = build_of(facts.engine, facts.version.value)
     recent = (
         since is not None
         and build.kind == "release"

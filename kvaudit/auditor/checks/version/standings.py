@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kvaudit.auditor.advisories.features import Traits, traits
+from kvaudit.auditor.advisories.features import Traits, merged, traits
 from kvaudit.auditor.advisories.match import Match, Subject, matches
-from kvaudit.auditor.advisories.versions import Build, parse_build
+from kvaudit.auditor.advisories.newest import build_of
+from kvaudit.auditor.advisories.versions import Build
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.node_coverage import read_nodes
+from kvaudit.auditor.checks.replicas import processes
 from kvaudit.auditor.checks.version.conditions import Answer, among_all, answers_for
-from kvaudit.auditor.readings import EngineFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def assess_builds(audit: Audit) -> list[BuildAssessment]:
     """Every distinct build of every engine; advisories are matched per node and merged, the surest
     outcome first."""
     grouped: dict[tuple[str, str], list[NodeSeen]] = {}
-    for node in read_nodes(audit):
+    for node in processes(audit):
         assert node.facts is not None
         key = (node.facts.engine, node.facts.version.value or f"unknown: {node.facts.version.source}")
         grouped.setdefault(key, []).append(node)
@@ -41,7 +41,7 @@ def assess_builds(audit: Audit) -> list[BuildAssessment]:
 def _assess_build(nodes: Sequence[NodeSeen], audit: Audit, together: Mapping[str, Answer]) -> BuildAssessment:
     facts = [node.facts for node in nodes if node.facts is not None]
     first = facts[0]
-    build = parse_build(first.version.value)
+    build = build_of(first.engine, first.version.value)
     surest: dict[str, Match] = {}
     for node, node_facts in zip(nodes, facts, strict=True):
         components = {**node_facts.components, **audit.rules.components}
@@ -56,21 +56,12 @@ def _assess_build(nodes: Sequence[NodeSeen], audit: Audit, together: Mapping[str
         build=build,
         why_unknown="" if first.version.known else first.version.source,
         names=tuple(node.name for node in nodes),
-        traits=traits(first.engine, _features(facts), build),
+        traits=merged([traits(first.engine, each.features, build) for each in facts]),
         matches=tuple(sorted(surest.values(), key=lambda match: (_ORDER[match.outcome], match.advisory.id))),
     )
 
 
 _ORDER = {"applies": 0, "undecided": 1, "possible": 2, "not": 3}
-
-
-def _features(facts: Sequence[EngineFacts]) -> dict[str, bool]:
-    """A trait seen on one node of a build is a trait of the build."""
-    merged: dict[str, bool] = {}
-    for node_facts in facts:
-        for name, seen in node_facts.features.items():
-            merged[name] = merged.get(name, False) or seen
-    return merged
 
 
 def named(assessment: BuildAssessment) -> str:

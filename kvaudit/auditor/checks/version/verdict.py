@@ -21,7 +21,9 @@ from kvaudit.auditor.checks.node_coverage import (
     sentence,
     unlisted_workers,
     unread,
+    wrong_roles,
 )
+from kvaudit.auditor.checks.replicas import doubts
 from kvaudit.auditor.checks.version import CHECK
 from kvaudit.auditor.checks.version.standings import BuildAssessment, assess_builds, named
 from kvaudit.auditor.engines import ENGINES
@@ -46,8 +48,9 @@ def judge_version(audit: Audit) -> Result:
         return Result(CHECK.id, Verdict.ERROR, str(problem), next="Correct the pin and run the check again.")
     standings = assess_builds(audit)
     findings = Findings()
-    findings.errors += unread(audit)
+    findings.errors += (*unread(audit), *wrong_roles(audit))
     judge_coverage(audit, findings)
+    findings.unknowns += doubts(audit)
     judge_names(audit, findings)
     for standing in standings:
         judge_pins(standing, audit, findings)
@@ -59,7 +62,7 @@ def judge_version(audit: Audit) -> Result:
         verdict=verdict,
         summary=summarise(verdict, findings, standings, audit),
         measures=measures(standings, audit, findings),
-        next=advise(verdict, standings),
+        next=advise(verdict, standings, audit),
         does_not_prove=DOES_NOT_PROVE,
         warn=bool(findings.warnings) and verdict in (Verdict.PASS, Verdict.INCONCLUSIVE),
         severity=_severity(standings) if verdict is Verdict.FAIL else "",
@@ -120,9 +123,16 @@ def judge_build(assessment: BuildAssessment, findings: Findings) -> None:
         )
     elif assessment.build.kind not in ("release", "candidate"):
         findings.unknowns.append(f"{named(assessment)} {assessment.build.why}{because}")
+    elif assessment.build.newer:
+        findings.warnings.append(f"{named(assessment)} {assessment.build.newer}: update kvaudit")
     if assessment.traits.denied:
         findings.unknowns.append(
             f"{named(assessment)} shows features of other releases: {', '.join(assessment.traits.denied)}"
+        )
+    if assessment.traits.lacking:
+        findings.unknowns.append(
+            f"{named(assessment)} lacks what its release shows: {', '.join(assessment.traits.lacking)}; another "
+            "process may have answered"
         )
     if assessment.traits.absent:
         findings.warnings.append(
@@ -182,7 +192,7 @@ def _condemned(assessment: BuildAssessment, audit: Audit) -> str:
     return f"{named(assessment)} is {listed(parts)}" if parts else ""
 
 
-def advise(verdict: Verdict, standings: Sequence[BuildAssessment]) -> str:
+def advise(verdict: Verdict, standings: Sequence[BuildAssessment], audit: Audit) -> str:
     """What to do now: the upgrade that the gravest finding asks for."""
     applying = [
         match.advisory for build in standings for match in build.matches if match.outcome == "applies"
@@ -199,8 +209,14 @@ def advise(verdict: Verdict, standings: Sequence[BuildAssessment]) -> str:
     if verdict is Verdict.FAIL:
         remedies = list(dict.fromkeys(advisory.remedy for advisory in applying if advisory.remedy))
         return " ".join(["Install a build that the pins allow and run the gate again.", *remedies])
+    if verdict is Verdict.ERROR and not unread(audit):
+        return "Correct the role and run it again: conditions of advisories depend on it."
     if verdict is Verdict.ERROR:
         return "Make the node answer (address, key, TLS) and run it again; nothing was learnt."
+    if verdict is Verdict.INCONCLUSIVE and (
+        doubts(audit) or any(build.traits.denied or build.traits.lacking for build in standings)
+    ):
+        return "Give every process an address of its own, without a proxy that cuts its answers, and run it again."
     if verdict is Verdict.INCONCLUSIVE and asks:
         return f"Declare under conditions whether these hold: {', '.join(asks)}."
     if verdict is Verdict.INCONCLUSIVE:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from packaging.version import InvalidVersion, Version
+
 from kvaudit.auditor.engines import _json, routers
 from kvaudit.auditor.engines.answers import Answers, Step
 from kvaudit.auditor.engines.sglang import ENGINE
@@ -27,6 +29,7 @@ from kvaudit.auditor.readings import (
     EngineFacts,
     Reading,
     derived,
+    largest,
     read,
     smallest_pool,
     text,
@@ -46,6 +49,7 @@ COUNTERS = (
 if TYPE_CHECKING:
     from kvaudit.auditor.engines.completion import Dialect
 
+_CONTEXT_FIELDS = ("max_context_length", "context_length")  # the first is the Rust front end's
 _ROLES = {"null": "unified", "unified": "unified", "prefill": "prefill", "decode": "decode"}
 
 
@@ -53,13 +57,13 @@ class SGLang:
     id: ClassVar[str] = ENGINE.id
     title: ClassVar[str] = ENGINE.title
     plan: ClassVar[Sequence[Step]] = (
-        Step(NEW_INFO, identifies=True),
-        Step(OLD_INFO, unless=NEW_INFO, identifies=True),
+        Step(NEW_INFO, identifies=True, process=True),
+        Step(OLD_INFO, unless=NEW_INFO, identifies=True, process=True),
         Step("/v1/models", identifies=True),
         *routers.STEPS,
         Step("/v1/loads"),
         Step("/model_info"),
-        Step("/metrics"),
+        Step("/metrics", process=True),
     )
     gets: ClassVar[frozenset[str]] = frozenset({"/health", "/openapi.json", "/ready"})
     posts: ClassVar[frozenset[str]] = frozenset(
@@ -85,14 +89,17 @@ class SGLang:
         if routers.is_gateway(answers):
             return routers.gateway_facts(self.id, answers)
         seen = parse_answers(answers)
-        ranks, notes = rank_pools(seen.where, seen.info, seen.states, seen.loads, seen.metrics, answers)
+        ranks, notes, unequal = rank_pools(
+            seen.where, seen.info, seen.states, seen.loads, seen.metrics, answers
+        )
         role = _role(seen)
+        context, unlike = _context(seen)
         return EngineFacts(
             engine=self.id,
             version=_version(seen),
             model=_model(seen),
             revision=text(seen.info.get("revision"), f"{seen.where} revision"),
-            context=_context(seen),
+            context=context,
             pool=smallest_pool(ranks),
             input_limit=_input_limit(seen),
             role=role,
@@ -104,6 +111,7 @@ class SGLang:
             components=components(seen, role),
             exposures=exposures(answers),
             counters={name: total for name in COUNTERS if (total := seen.metrics.total(name)) is not None},
+            contradictions=(*unlike, *unequal),
             notes=(*notes, *_notes(seen, role)),
         )
 
@@ -130,26 +138,25 @@ def _model(seen: ParsedAnswers) -> Reading[str]:
     return text(seen.info.get("model_path"), f"{seen.where} model_path")
 
 
-def _context(seen: ParsedAnswers) -> Reading[int]:
-    """The effective context. ``context_length`` comes last: it is what was asked for on the
-    command line and null unless set; the effective value is in the model card."""
-    source = "GET /v1/models data[].max_model_len"
-    cards = [tokens(card.get("max_model_len"), source) for card in base_cards(seen)]
-    known = [reading for reading in cards if reading.known]
-    if known:
-        return max(known, key=lambda reading: reading.value or 0)
-    for sample in seen.metrics.samples("sglang:context_len"):
-        gauge = tokens(sample.value, "GET /metrics sglang:context_len")
-        if gauge.known:
-            return gauge
-    for name in ("max_context_length", "context_length"):
-        field = tokens(seen.info.get(name), f"{seen.where} {name}")
-        if field.known:
-            return field
-    return unknown(
+def _context(seen: ParsedAnswers) -> tuple[Reading[int], tuple[str, ...]]:
+    """The largest context that any source tells, and how they differ. ``context_length`` is what was asked for on the
+    command line, null unless set; then it is the effective value too (``configs/model_config.py``)."""
+    card = "GET /v1/models data[].max_model_len"
+    gauge = "GET /metrics sglang:context_len"
+    sources = [
+        *(tokens(each.get("max_model_len"), card) for each in base_cards(seen)),
+        *(tokens(sample.value, gauge) for sample in seen.metrics.samples("sglang:context_len")),
+        *(tokens(seen.info.get(name), f"{seen.where} {name}") for name in _CONTEXT_FIELDS),
+        *(
+            tokens(state.get("context_length"), f"{seen.where} internal_states[].context_length")
+            for state in seen.states
+        ),
+    ]
+    found, unlike = largest(sources)
+    return found or unknown(
         f"{_json.why_not(seen.answers, '/v1/models')}; no sglang:context_len in /metrics; "
         f"context_length is {_json.label(seen.info.get('context_length', 'absent'), 40)}"
-    )
+    ), unlike
 
 
 def _input_limit(seen: ParsedAnswers) -> Reading[int]:
@@ -185,12 +192,26 @@ def _role(seen: ParsedAnswers) -> Reading[str]:
         if len(roles) == 1 and (role := roles.pop()) is not None:
             return read(role, source)
         return unknown(f"{source} is {', '.join(sorted({_json.label(value, 40) for value in values}))[:200]}")
+    if seen.info and not seen.short and _before_roles(_version(seen)):
+        return derived("unified", f"no release before {ENGINE.roles_since} has roles")
     return unknown(f"no role in {seen.where}, /v1/loads, /model_info or /metrics; declare it")
 
 
+def _before_roles(version: Reading[str]) -> bool:
+    """A development build may count from an unrelated tag."""
+    try:
+        release = Version(str(version.value))
+    except InvalidVersion:
+        return False
+    return not release.is_devrelease and release < Version(ENGINE.roles_since)
+
+
 def _process(seen: ParsedAnswers) -> Reading[str]:
-    """``startup_time`` holds durations measured once at start: their digest names the start."""
+    """``startup_time`` holds durations measured once at start: their digest names the start. Releases that have none
+    tell it by their metrics, where these are on."""
     started = seen.info.get("startup_time")
+    if isinstance(started, dict):  # each of several HTTP workers of one engine has a tokenizer of its own
+        started = {name: seconds for name, seconds in started.items() if name != "tokenizer_e2e"}
     source = f"{seen.where} startup_time (digest)"
     if not started:
         parts = sorted(
@@ -198,7 +219,12 @@ def _process(seen: ParsedAnswers) -> Reading[str]:
         )
         started, source = parts, f"{seen.where} internal_states[].startup_time (digest)"
     name = _json.digest(started) if started else ""
-    return derived(name, source) if name else unknown(f"no startup_time in {seen.where}")
+    if name:
+        return derived(name, source)
+    for sample in seen.metrics.samples("process_start_time_seconds"):
+        if sample.value:
+            return read(f"{sample.value:.2f}", "GET /metrics process_start_time_seconds")
+    return unknown(f"no startup_time in {seen.where} and no process_start_time_seconds in /metrics")
 
 
 def _notes(seen: ParsedAnswers, role: Reading[str]) -> list[str]:

@@ -15,7 +15,17 @@ from typing import Any
 from kvaudit.auditor.engines import _json
 from kvaudit.auditor.engines._prometheus import Metrics
 from kvaudit.auditor.engines.answers import Answers
-from kvaudit.auditor.readings import RankPool, Reading, smallest_pool, tokens, unknown, whole_number
+from kvaudit.auditor.readings import (
+    POOL_TOLERANCE,
+    RankPool,
+    Reading,
+    differing,
+    largest,
+    smallest_pool,
+    tokens,
+    unknown,
+    whole_number,
+)
 
 MOST_RANKS = _json.LONGEST_LIST
 
@@ -27,13 +37,14 @@ def rank_pools(
     loads: Mapping[str, Any],
     metrics: Metrics,
     answers: Answers,
-) -> tuple[tuple[RankPool, ...], list[str]]:
-    """Every rank's pool, and sentences about what did not fit. A rank that is missing is there
-    with an unknown pool, so that no minimum is taken without it."""
+) -> tuple[tuple[RankPool, ...], list[str], list[str]]:
+    """Every rank's pool, sentences about what did not fit, and the clauses of sources that contradict each other. A
+    rank that is missing is there with an unknown pool, so that no minimum is taken without it."""
     top = tokens(info.get("max_total_num_tokens"), f"{where} max_total_num_tokens")
     sources = [_from_loads(loads), _from_states(where, states), _from_metrics(metrics)]
     expected = max(_declared_ranks(info), len(states), *(len(source) for source in sources), 1)
     notes: list[str] = []
+    unlike: list[str] = []
     if expected == 1:
         sources.append([RankPool("0", top)])
     complete = [source for source in sources if len(source) == expected and smallest_pool(source).known]
@@ -42,7 +53,10 @@ def rank_pools(
         if smallest_pool(chosen).value == smallest_pool(complete[0]).value:
             chosen = complete[0]
         else:
-            notes.append(_disagreement(complete[0], chosen))
+            notes.append(
+                f"{differing(smallest_pool(complete[0]), smallest_pool(chosen))}: the smaller one counts"
+            )
+        unlike += _contradictions([smallest_pool(source) for source in complete])
     else:
         chosen, said = _incomplete(sources, expected, top, answers)
         notes.extend(said)
@@ -50,7 +64,8 @@ def rank_pools(
     if top.known and smallest.known and (top.value or 0) < (smallest.value or 0):
         notes.append(f"{top.source} is {top.value}, less than any rank's {smallest.value}: it counts too")
         chosen = [*chosen, RankPool("top level", top)]
-    return tuple(_with_window(chosen, where, states, metrics)), notes
+        unlike += _contradictions([top, smallest])
+    return tuple(_with_window(chosen, where, states, metrics)), notes, list(dict.fromkeys(unlike))
 
 
 def _declared_ranks(info: Mapping[str, Any]) -> int:
@@ -121,9 +136,12 @@ def _incomplete(
     return pools, [f"only {known} of {expected} data-parallel ranks tell their pool, and the smallest counts"]
 
 
-def _disagreement(first: Sequence[RankPool], smaller: Sequence[RankPool]) -> str:
-    one, other = smallest_pool(first), smallest_pool(smaller)
-    return f"{one.source} says {one.value}, {other.source} says {other.value}: the smaller one counts"
+def _contradictions(pools: Sequence[Reading[int]]) -> tuple[str, ...]:
+    """One process tells one number everywhere; pools that differ by more than two draws do are of two."""
+    most, unlike = largest(pools)
+    least = smallest_pool(RankPool("", pool) for pool in pools)
+    apart = (most.value or 0) - (least.value or 0) if most is not None else 0
+    return unlike if apart > POOL_TOLERANCE * (least.value or 1) else ()
 
 
 def _with_window(

@@ -8,6 +8,7 @@ ENGINE = Engine(
     id="trtllm",
     title="TensorRT-LLM",
     order=3,
+    images=("tensorrt-llm/release", "tensorrt-llm"),
     aliases=("tensorrt-llm", "tensorrt_llm", "trt-llm"),
     surface=Surface(
         # Not /metrics: it hands its queued statistics to whoever asks first.
@@ -18,6 +19,29 @@ ENGINE = Engine(
             "/openapi.json": "routes",
         },
         listed=True,
-        acting=("/release_memory", "/resume_memory", "/update_weights", "/start_profile", "/stop_profile"),
+        acting=(
+            "/release_memory",
+            "/resume_memory",
+            "/update_weights*",
+            "/start_profile",
+            "/stop_profile",
+            "/v1/kv_cache_hints",
+            "/_control/*",
+            "/_resource_governor/*",
+        ),
+        inert=(
+            "/v1/*",
+            "/health*",
+            "/version",
+            "/metrics",
+            "/prometheus/metrics",
+            "/perf_metrics",
+            "/energy_metrics",
+            "/kv_cache_events",
+            "/server_info",
+            "/cluster_info",
+            "/steady_clock_offset",
+            "/_internal/*",
+        ),
     ),
 )

@@ -20,6 +20,7 @@ from kvaudit.auditor.readings import (
     Reading,
     declared,
     derived,
+    largest,
     read,
     smallest_pool,
     text,
@@ -73,7 +74,7 @@ class TensorRTLLM:
         Step("/v1/models", identifies=True),
         Step("/server_info", identifies=True),
         Step("/cluster_info", unless="/v1/models", identifies=True),
-        Step(PROMETHEUS, identifies=True),
+        Step(PROMETHEUS, identifies=True, process=True),
         Step(DRAINED, unless=PROMETHEUS, destructive=True),
     )
     gets: ClassVar[frozenset[str]] = frozenset({"/health", "/openapi.json"})
@@ -104,7 +105,7 @@ class TensorRTLLM:
         if routers.is_dynamo(metrics):
             return routers.router_facts(self.id, "Dynamo frontend")
         ranks, notes = _rank_pools(metrics, answers)
-        pool, context = smallest_pool(ranks), _context(metrics, answers)
+        pool, (context, unlike) = smallest_pool(ranks), _context(metrics, answers)
         return EngineFacts(
             engine=self.id,
             version=_version(answers),
@@ -121,6 +122,7 @@ class TensorRTLLM:
             settings=_settings(metrics, answers),
             conditions=_conditions(metrics),
             counters={name: total for name in COUNTERS if (total := metrics.total(name)) is not None},
+            contradictions=unlike,
             notes=(*notes, *_context_notes(context, pool)),
         )
 
@@ -144,18 +146,17 @@ def _model(answers: Answers) -> Reading[str]:
     return named if named.known else unknown(_json.why_not(answers, "/v1/models"))
 
 
-def _context(metrics: _prometheus.Metrics, answers: Answers) -> Reading[int]:
+def _context(metrics: _prometheus.Metrics, answers: Answers) -> tuple[Reading[int], tuple[str, ...]]:
     """The label holds the configured argument, not the limit that the engine ended up with."""
     lengths = [
         tokens(sample.labels.get("max_model_len"), f"GET {PROMETHEUS} label max_model_len")
         for sample in metrics.samples("trtllm_model_config_info")
     ]
-    known = [reading for reading in lengths if reading.known]
-    if not known:
+    longest, unlike = largest(lengths)
+    if longest is None:
         why = lengths[0].source if lengths else _json.why_not(answers, PROMETHEUS)
-        return unknown(f"{why}: declare the context, or start trtllm-serve with --max_seq_len")
-    longest = max(known, key=lambda reading: reading.value or 0)
-    return declared(longest.value or 0, f"{longest.source} (the configured argument)")
+        return unknown(f"{why}: declare the context, or start trtllm-serve with --max_seq_len"), ()
+    return declared(longest.value or 0, f"{longest.source} (the configured argument)"), unlike
 
 
 def _context_notes(context: Reading[int], pool: Reading[int]) -> list[str]:

@@ -8,13 +8,14 @@ recorded answers of 0.32.0 and from the source of the released wheels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from kvaudit.auditor.engines import _json, _prometheus, routers
+from kvaudit.auditor.engines import _json, routers
 from kvaudit.auditor.engines.answers import Answers, Step
 from kvaudit.auditor.engines.vllm import ENGINE
-from kvaudit.auditor.engines.vllm.pools import CACHE_INFO, cache_lines, hybrid, rank_pools
+from kvaudit.auditor.engines.vllm.context import read_context
+from kvaudit.auditor.engines.vllm.pools import CACHE_INFO, hybrid, rank_pools
+from kvaudit.auditor.engines.vllm.seen import ParsedAnswers, base_cards, cards, parse_answers
 from kvaudit.auditor.readings import (
     EngineFacts,
     Exposure,
@@ -23,7 +24,6 @@ from kvaudit.auditor.readings import (
     read,
     smallest_pool,
     text,
-    tokens,
     unknown,
 )
 
@@ -67,23 +67,6 @@ METRIC_FEATURES: Mapping[str, str] = {
 """Metric whose presence dates a build -> trait; the releases stand in the descriptor (``features_since``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedAnswers:
-    """The answers, parsed once."""
-
-    answers: Answers
-    models: Mapping[str, Any]
-    metrics: _prometheus.Metrics
-    lines: Sequence[Mapping[str, str]]  # labels of each cache_config_info line
-
-
-def _parse_answers(answers: Answers) -> _ParsedAnswers:
-    metrics = _prometheus.parse(answers.get("/metrics"))
-    return _ParsedAnswers(
-        answers, _json.mapping(_json.parsed(answers.get("/v1/models"))), metrics, cache_lines(metrics)
-    )
-
-
 class VLLM:
     id: ClassVar[str] = ENGINE.id
     title: ClassVar[str] = ENGINE.title
@@ -91,7 +74,8 @@ class VLLM:
         Step("/version", identifies=True),
         Step("/v1/models", identifies=True),
         Step("/server_info", identifies=True),  # development mode only
-        Step("/metrics"),
+        *routers.STEPS,
+        Step("/metrics", process=True),
     )
     gets: ClassVar[frozenset[str]] = frozenset({"/openapi.json", "/health", "/load", "/ping"})
     posts: ClassVar[frozenset[str]] = frozenset(
@@ -107,8 +91,8 @@ class VLLM:
     def recognises(self, answers: Answers) -> bool:
         """By the owner of its model card, its metrics or its development route; without the key,
         by an open ``/version`` beside ``/v1/models`` that asks for one in vLLM's words."""
-        seen = _parse_answers(answers)
-        if any(card.get("owned_by") == "vllm" for card in _cards(seen)):
+        seen = parse_answers(answers)
+        if any(card.get("owned_by") == "vllm" for card in cards(seen)):
             return True
         if seen.metrics.any_with("vllm:") or _development_mode(answers) or _dynamo(seen):
             return True
@@ -121,11 +105,17 @@ class VLLM:
         )
 
     def facts(self, answers: Answers) -> EngineFacts:
-        seen = _parse_answers(answers)
+        seen = parse_answers(answers)
+        if routers.is_gateway(answers):
+            return routers.gateway_facts(self.id, answers)
+        if routers.is_production_stack(seen.metrics):
+            workers = routers.production_stack_workers(seen.metrics)
+            name = "the router of vLLM's production stack"
+            return routers.router_facts(self.id, name, workers, models=seen.models)
         if _dynamo(seen):
             return routers.router_facts(self.id, "Dynamo frontend", models=seen.models)
-        context = _context(seen)
-        ranks, notes = rank_pools(seen.lines, context, answers)
+        context, unlike = read_context(seen)
+        ranks, notes = rank_pools(seen.lines, answers)
         return EngineFacts(
             engine=self.id,
             version=_version(answers),
@@ -138,27 +128,19 @@ class VLLM:
             process=_process(seen),
             ranks=ranks,
             settings=_settings(seen),
-            conditions=_conditions(seen),
+            conditions=_conditions(seen, context),
             features=_features(seen),
             components=_components(seen),
             exposures=_exposures(answers),
             counters={name: total for name in COUNTERS if (total := seen.metrics.total(name)) is not None},
+            contradictions=unlike,
             notes=(*notes, *_notes(seen)),
         )
 
 
-def _dynamo(seen: _ParsedAnswers) -> bool:
+def _dynamo(seen: ParsedAnswers) -> bool:
     """A frontend of Dynamo, before workers of any engine."""
     return routers.is_dynamo(seen.metrics) or routers.is_dynamo_listing(seen.models)
-
-
-def _cards(seen: _ParsedAnswers) -> list[Mapping[str, Any]]:
-    return [_json.mapping(card) for card in _json.sequence(seen.models.get("data"))]
-
-
-def _base_cards(seen: _ParsedAnswers) -> list[Mapping[str, Any]]:
-    """Cards of the model itself: an adapter's card names its parent."""
-    return [card for card in _cards(seen) if card and card.get("parent") is None]
 
 
 def _version(answers: Answers) -> Reading[str]:
@@ -167,22 +149,12 @@ def _version(answers: Answers) -> Reading[str]:
     return found if found.known else unknown(_json.why_not(answers, "/version"))
 
 
-def _model(seen: _ParsedAnswers) -> Reading[str]:
-    for card in _base_cards(seen):
+def _model(seen: ParsedAnswers) -> Reading[str]:
+    for card in base_cards(seen):
         return text(card.get("id"), "GET /v1/models data[].id")
     for sample in seen.metrics.samples("vllm:num_requests_running"):
         return text(sample.labels.get("model_name"), "GET /metrics label model_name")
     return unknown(_json.why_not(seen.answers, "/v1/models"))
-
-
-def _context(seen: _ParsedAnswers) -> Reading[int]:
-    lengths = [
-        tokens(card.get("max_model_len"), "GET /v1/models data[].max_model_len") for card in _base_cards(seen)
-    ]
-    known = [reading for reading in lengths if reading.known]
-    if known:
-        return max(known, key=lambda reading: reading.value or 0)
-    return lengths[0] if lengths else unknown(_json.why_not(seen.answers, "/v1/models"))
 
 
 def _input_limit(context: Reading[int]) -> Reading[int]:
@@ -192,7 +164,7 @@ def _input_limit(context: Reading[int]) -> Reading[int]:
     return derived(context.value, f"{context.source} (one output token must fit)")
 
 
-def _process(seen: _ParsedAnswers) -> Reading[str]:
+def _process(seen: ParsedAnswers) -> Reading[str]:
     """When the process, or else its counters, began; ``created`` of a model card is the time of
     the request."""
     for sample in seen.metrics.samples("process_start_time_seconds"):
@@ -205,9 +177,9 @@ def _process(seen: _ParsedAnswers) -> Reading[str]:
     return unknown("no process_start_time_seconds and no *_created in /metrics")
 
 
-def _settings(seen: _ParsedAnswers) -> dict[str, Reading[Any]]:
+def _settings(seen: ParsedAnswers) -> dict[str, Reading[Any]]:
     found: dict[str, Reading[Any]] = {}
-    for card in _base_cards(seen)[:1]:
+    for card in base_cards(seen)[:1]:
         if "root" in card:
             found["model_path"] = _json.setting(card["root"], "GET /v1/models data[].root")
     for labels in seen.lines[:1]:
@@ -220,7 +192,7 @@ def _settings(seen: _ParsedAnswers) -> dict[str, Reading[Any]]:
     return found
 
 
-def _conditions(seen: _ParsedAnswers) -> dict[str, bool]:
+def _conditions(seen: ParsedAnswers, context: Reading[int]) -> dict[str, bool]:
     """Answers to advisory conditions; what the answers do not tell is absent. A connector's
     metrics are registered only when one is configured; from 0.11.2, where the external cache has
     counters, NIXL without its metrics is not there. No metric excludes every other connector."""
@@ -237,18 +209,18 @@ def _conditions(seen: _ParsedAnswers) -> dict[str, bool]:
     ):
         if seen.metrics.any_with(prefix):
             found.update(dict.fromkeys(names, True))
-    if any(isinstance(card.get("parent"), str) for card in _cards(seen)):
+    if any(isinstance(card.get("parent"), str) for card in cards(seen)):
         found["lora"] = True
     caching = {line.get("enable_prefix_caching") for line in seen.lines}
     if caching in ({"True"}, {"False"}):
         found["prefix_caching"] = caching == {"True"}
-    mixed = hybrid(seen.lines)
+    mixed = hybrid(seen.lines, context)
     if mixed is not None:
         found["hybrid_kv"] = found["hybrid_kv_hma"] = mixed
     return found
 
 
-def _features(seen: _ParsedAnswers) -> dict[str, bool]:
+def _features(seen: ParsedAnswers) -> dict[str, bool]:
     found: dict[str, bool] = {}
     if seen.metrics.any_with("vllm:"):
         found.update({feature: name in seen.metrics for name, feature in METRIC_FEATURES.items()})
@@ -257,7 +229,7 @@ def _features(seen: _ParsedAnswers) -> dict[str, bool]:
     return found
 
 
-def _components(seen: _ParsedAnswers) -> dict[str, str]:
+def _components(seen: ParsedAnswers) -> dict[str, str]:
     """Connectors whose metrics are there; vLLM does not tell their versions."""
     prefixes = {"nixl": "vllm:nixl_", "mooncake": "vllm:mooncake_", "lmcache": "lmcache:"}
     return {name: "" for name, prefix in prefixes.items() if seen.metrics.any_with(prefix)}
@@ -285,7 +257,7 @@ def _exposures(answers: Answers) -> tuple[Exposure, ...]:
     return tuple(found)
 
 
-def _notes(seen: _ParsedAnswers) -> list[str]:
+def _notes(seen: ParsedAnswers) -> list[str]:
     said = []
     expired = seen.metrics.total("vllm:nixl_num_kv_expired_reqs_total")
     late = seen.metrics.total("vllm:nixl_num_notifications_after_expiry_total")

@@ -1,8 +1,9 @@
 """The KV pool of vLLM per engine, from the labels of ``vllm:cache_config_info``.
 
-Three traps, all recorded from real servers: block 0 is never used; ``num_gpu_blocks`` is summed
-over data-parallel engines and the sum is repeated on every engine's line; and for hybrid models
-``num_gpu_blocks x block_size`` overstates (51,200 against 12,900 in truth).
+Traps, all recorded from real servers or reported: block 0 is never used; ``num_gpu_blocks`` is summed over
+data-parallel engines and the sum is repeated on every engine's line; and for hybrid models ``num_gpu_blocks x
+block_size`` bounds nothing. It overstates where layers keep windows (51,200 against 12,900 in truth), and understates
+where the label is the smallest of several sizes (vllm#49878, vllm#51163) or stale (vllm#42966: 16 for a real 528).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from kvaudit.auditor.engines import _json
 from kvaudit.auditor.engines._prometheus import Metrics
 from kvaudit.auditor.engines.answers import Answers
-from kvaudit.auditor.readings import RankPool, Reading, derived, smallest_pool, tokens, unknown
+from kvaudit.auditor.readings import RankPool, Reading, derived, tokens, unknown
 
 CACHE_INFO = "vllm:cache_config_info"
 _SOURCE = f"GET /metrics {CACHE_INFO}"
@@ -25,41 +26,39 @@ def cache_lines(metrics: Metrics) -> Lines:
     return [sample.labels for sample in metrics.samples(CACHE_INFO)]
 
 
-def hybrid(lines: Lines) -> bool | None:
+def hybrid(lines: Lines, context: Reading[int]) -> bool | None:
     """Whether the model keeps several kinds of KV cache; None when the labels do not tell.
 
-    From 0.24 the two figures decide. Before, a window or Mamba state may be named; that none is
-    named proves nothing, since models that mix windows leave the label at None.
+    A window, Mamba state or second block size may be named; that none is proves nothing, since models that mix windows
+    leave the labels at None. From 0.24 the two figures can tell.
     """
     engines = _engines(lines)
-    figures = {_overstated(line, engines) for line in lines}
-    if True in figures or any(_named(line.get("mamba_block_size")) for line in lines):
+    figures = {_mixes(line, engines, context) for line in lines}
+    if True in figures or any(_named(line.get("mamba_block_size")) or _two_blocks(line) for line in lines):
         return True
     windowed = any(_named(line.get("sliding_window")) for line in lines)
-    if False in figures:
+    if figures == {False}:
         return None if windowed else False
     return True if windowed else None
 
 
-def rank_pools(
-    lines: Lines, context: Reading[int], answers: Answers
-) -> tuple[tuple[RankPool, ...], list[str]]:
+def rank_pools(lines: Lines, answers: Answers) -> tuple[tuple[RankPool, ...], list[str]]:
     """The usable pool of every engine index (one block less than there is), and sentences."""
     if not lines:
         return (RankPool("0", unknown(f"no {CACHE_INFO}: {_json.why_not(answers, '/metrics')}")),), []
     notes: list[str] = []
     engines = _engines(lines)
-    found: dict[str, list[Reading[int]]] = {}
+    found: dict[str, list[RankPool]] = {}
     for line in lines:
         engine = _json.label(line.get("engine", "0"), 20)
-        found.setdefault(engine, []).append(_usable(line, engines, context, notes))
+        found.setdefault(engine, []).append(_rank(engine, line, engines))
     # One line per engine is written; two that differ are two processes behind one address.
     ranks = []
-    for engine, pools in sorted(found.items()):
-        differ = len({pool.value for pool in pools}) > 1
-        pool = unknown(f"{_SOURCE} has unequal lines for engine {engine}") if differ else pools[0]
-        ranks.append(RankPool(engine, pool))
-    if len(ranks) > 1 and smallest_pool(ranks).known:
+    for engine, told in sorted(found.items()):
+        differ = len({(rank.pool.value, rank.uniform and rank.uniform.value) for rank in told}) > 1
+        unequal = RankPool(engine, unknown(f"{_SOURCE} has unequal lines for engine {engine}"))
+        ranks.append(unequal if differ else told[0])
+    if len(ranks) > 1:
         notes.append(f"{len(ranks)} data-parallel engines; the pool is one engine's")
     return tuple(ranks), list(dict.fromkeys(notes))
 
@@ -89,35 +88,48 @@ def _product(line: Mapping[str, str], engines: int) -> int | None:
     return blocks // engines * size if blocks and size else None
 
 
-def _overstated(line: Mapping[str, str], engines: int) -> bool | None:
+def _two_blocks(line: Mapping[str, str]) -> bool:
+    effective = tokens(line.get("effective_attention_block_size"), "effective_attention_block_size").value
+    size = tokens(line.get("block_size"), "block_size").value
+    return effective is not None and size is not None and effective != size
+
+
+def _mixes(line: Mapping[str, str], engines: int, context: Reading[int]) -> bool | None:
+    """By the figures of one line: False where the size is blocks x block size, but for the part of its last block that
+    a context leaves empty; True where it is less. More, or a whole part, may as well be context parallelism or blocks
+    of several engines in one sum: None."""
     size = tokens(line.get("kv_cache_size_tokens"), "kv_cache_size_tokens").value
+    block = tokens(line.get("block_size"), "block_size").value
     product = _product(line, engines)
-    return size < product if size and product else None
+    if size is None or product is None or block is None or size > product:
+        return None
+    if size == product or (context.value and size * (context.value + block) >= product * context.value):
+        return False
+    return None if product % size == 0 else True
 
 
-def _usable(line: Mapping[str, str], engines: int, context: Reading[int], notes: list[str]) -> Reading[int]:
+def _rank(engine: str, line: Mapping[str, str], engines: int) -> RankPool:
     block = _block(line)
     size = tokens(line.get("kv_cache_size_tokens"), f"{_SOURCE} label kv_cache_size_tokens")
     if size.known:
-        return _less_null_block(size, block)
+        return RankPool(engine, _less_null_block(size, block))
     product = _product(line, engines)
     if product is None:
+        why = f"{_SOURCE} has neither kv_cache_size_tokens nor num_gpu_blocks and block_size"
         if line.get("num_gpu_blocks") == "None":
-            return unknown(
-                f"{_SOURCE} label num_gpu_blocks is None: vLLM 0.8 leaves it to the engine process"
-            )
-        return unknown(f"{_SOURCE} has neither kv_cache_size_tokens nor num_gpu_blocks and block_size")
+            why = f"{_SOURCE} label num_gpu_blocks is None: vLLM 0.8 leaves it to the engine process"
+        return RankPool(engine, unknown(why))
     source = f"{_SOURCE} labels num_gpu_blocks x block_size"
     source += f" / {engines} engines" if engines > 1 else ""
-    upper = _less_null_block(tokens(product, source), block)
-    if any(_named(line.get(label)) for label in ("sliding_window", "mamba_block_size")):
-        return _upper_bound(upper, context, notes)
-    if upper.known:
-        notes.append(
-            "before 0.24 vLLM tells only blocks x block size, which is too high for a model that mixes "
-            "attention kinds: low confidence in the pool"
-        )
-    return upper
+    uniform = _less_null_block(tokens(product, source), block)
+    if not uniform.known:
+        return RankPool(engine, uniform)
+    why = (
+        f"{uniform.source} is {uniform.value}, which bounds nothing: a hybrid model has less, or more where block_size "
+        "is stale; vLLM 0.24 and later tell kv_cache_size_tokens; where all layers keep one kind of cache, declare "
+        "the condition hybrid_kv: false"
+    )
+    return RankPool(engine, unknown(why), uniform=uniform)
 
 
 def _less_null_block(total: Reading[int], block: Reading[int]) -> Reading[int]:
@@ -130,17 +142,3 @@ def _less_null_block(total: Reading[int], block: Reading[int]) -> Reading[int]:
     if usable <= 0:
         return unknown(f"{total.source} is {total.value}, no more than the one block that is never used")
     return derived(usable, f"{total.source} less one block of {block.value}")
-
-
-def _upper_bound(upper: Reading[int], context: Reading[int], notes: list[str]) -> Reading[int]:
-    """The figure of a hybrid model is too high by an unknown factor: it may show that the pool is
-    too small, never that it is large enough."""
-    if not upper.known or upper.value is None:
-        return upper
-    if context.known and context.value is not None and upper.value < context.value:
-        notes.append("the pool of this hybrid model is at most this: low confidence, the truth is smaller")
-        return upper
-    return unknown(
-        f"{upper.source} is {upper.value}, which overstates a hybrid model's pool; "
-        "vLLM 0.24 and later tell kv_cache_size_tokens"
-    )

@@ -25,6 +25,7 @@ from kvaudit.server.web.runs.canary_matrix import Matrix, matrix_of
 from kvaudit.server.web.runs.evidence_list import EvidenceList, evidence_of
 from kvaudit.server.web.runs.ledger_proof import Proof, proof_of
 from kvaudit.server.web.runs.marker_hits import Hits, hits_of
+from kvaudit.server.web.runs.provenance import Provenance, provenance_of
 from kvaudit.server.web.runs.rejection_strip import Strip, strip_of
 
 BOUNDS = ("bound", "confidence")
@@ -40,6 +41,7 @@ class ResultBlock:
     strip: Strip | None
     matrix: Matrix | None
     hits: Hits | None
+    whose: Provenance | None
     stored: str  # the measures as JSON
     evidence: EvidenceList
     mechanism: Mechanism | None = None
@@ -173,7 +175,7 @@ def _incidents(run: Run, user: User) -> list[IncidentLine]:
 
 def _block(result: Result, kept: set[str], folder: str, why: Mechanism | None) -> ResultBlock:
     measures: Mapping[str, Any] = result.measures if isinstance(result.measures, dict) else {}
-    drawn = checks.drawn(result.check_id)
+    drawn: Sequence[str] = (*checks.drawn(result.check_id), "provenance")
     if Verdict.parse(result.verdict) is not Verdict.PASS:
         drawn = (*drawn, *BOUNDS)
     evidence = evidence_of(
@@ -187,6 +189,7 @@ def _block(result: Result, kept: set[str], folder: str, why: Mechanism | None) -
         strip=strip_of(measures, evidence.at) if result.check_id == "rejection" else None,
         matrix=matrix_of(measures, evidence.at) if result.check_id == "canary" else None,
         hits=hits_of(measures, evidence.at) if result.check_id in ("canary", "concurrency") else None,
+        whose=provenance_of(measures),
         stored=stored(measures),
         evidence=evidence,
         mechanism=why,

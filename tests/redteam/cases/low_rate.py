@@ -1,0 +1,46 @@
+"""Some of the long prompts are answered from other customers' pages, and nothing of ours is in them: the incident's
+shape, at a rate. The pages are old, so no marker of this run lies in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from starlette.types import ASGIApp
+
+from tests.redteam.asked import Asked
+from tests.redteam.case import Case
+from tests.redteam.gateway import LIMIT, Gateway
+from tests.redteam.texts import of_customers
+from tests.redteam.wanted import Happened, NeverAllPass
+
+
+class CustomersText(Gateway):
+    at: Container[int] = range(4_000, LIMIT)
+    rate = 0.03
+
+    async def generation(self, asked: Asked) -> ASGIApp | None:
+        if asked.tokens not in self.at or self.random.random() >= self.rate:
+            return None
+        self.happened(asked)
+        return self.saying(asked, of_customers(self.random, asked.room))
+
+
+WANTED = (Happened(2), NeverAllPass())
+
+
+def _case(name: str, note: str, **parameters: object) -> Case:
+    return Case(
+        name, "leak", WANTED, CustomersText, parameters, checks=("canary",), prompt_tokens=None, open=note
+    )
+
+
+CASES = (
+    _case("low_rate", "One answer of ten may miss its nonce."),
+    _case(
+        "low_rate/above_limit",
+        "One prompt of ten above the limit may be answered.",
+        at=range(LIMIT, LIMIT + 10),
+        rate=1 / 16,
+    ),
+)

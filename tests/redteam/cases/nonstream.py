@@ -1,0 +1,30 @@
+"""Answers that are not streamed come out of the other tenant's last prompt: a bug of the path that is not streamed."""
+
+from __future__ import annotations
+
+from tests.redteam.asked import Asked
+from tests.redteam.case import Case
+from tests.redteam.leaking import AnswersOfOthers
+from tests.redteam.wanted import SomeFail
+
+
+class NotStreamed(AnswersOfOthers):
+    def leaks(self, asked: Asked) -> bool:
+        return not asked.streamed
+
+
+class ChatNotStreamed(AnswersOfOthers):
+    def leaks(self, asked: Asked) -> bool:
+        return asked.chat and not asked.streamed
+
+
+CASES = (
+    Case("nonstream", "leak", (SomeFail(),), NotStreamed, open="Everything is streamed."),
+    Case(
+        "nonstream/chat",
+        "leak",
+        (SomeFail(),),
+        ChatNotStreamed,
+        open="Everything is streamed, nothing is chat.",
+    ),
+)
