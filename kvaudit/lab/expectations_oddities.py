@@ -11,21 +11,23 @@ UNHARMED = dict.fromkeys(ACTIVE, "pass|inconclusive")
 NO_CONTROL = (
     "a nonce that is answered at a short length in the same mode and room before a missing one is a fail"
 )
-PATIENCE = "patience with a restart: as long as Retry-After says, and a look at the process's identity"
 TEMPLATE = "a tolerance that holds the template which calibration found"
 
 ODDITIES = (
-    Expectation(
-        "restart",
-        ("restart",),
-        UNHARMED,
-        COMPACT,
-        open={"canary": PATIENCE, "prefix": PATIENCE, "concurrency": PATIENCE},
-    ),
+    Expectation("restart", ("restart",), UNHARMED, COMPACT),
     Expectation("rate_limit", ("rate_limit",), UNHARMED, COMPACT),
     Expectation("guardrail", ("guardrail",), UNHARMED, COMPACT),
     Expectation("reasoning_model", ("reasoning_model",), UNHARMED, COMPACT, open={"coherence": NO_CONTROL}),
-    Expectation("system_prompt", ("system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}),
+    Expectation(
+        "system_prompt",
+        ("system_prompt",),
+        UNHARMED,
+        COMPACT,
+        open={
+            "prefix": TEMPLATE,
+            "canary": "room for a template of 150 tokens in its shortest prompts: it breaks",
+        },
+    ),
     Expectation(
         "short_system_prompt", ("short_system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}
     ),
