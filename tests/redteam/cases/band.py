@@ -9,24 +9,19 @@ from tests.redteam.gateway import LIMIT
 from tests.redteam.leaking import AnswersOfOthers
 from tests.redteam.wanted import SomeFail
 
+OPEN = "The lengths are constants."
 
-def _band(name: str, low: int, high: int, note: str = "The lengths are constants.") -> Case:
-    parameters = {"at": range(low, high)}
+
+def _band(name: str, low: int, high: int, note: str = OPEN) -> Case:
+    at = {"at": range(low, high)}
     return Case(
-        name,
-        "leak",
-        (SomeFail(),),
-        AnswersOfOthers,
-        parameters,
-        checks=("canary",),
-        prompt_tokens=None,
-        open=note,
+        name, "leak", (SomeFail(),), AnswersOfOthers, at, checks=("canary",), prompt_tokens=None, open=note
     )
 
 
 CASES = (
     _band("band", 5_800, 7_300),
-    _band("band/low", 1_300, 4_000),
+    _band("band/low", 1_300, 4_000, ""),
     _band("band/short", 128, 250),
     _band("band/boundary", LIMIT - 9, LIMIT),
 )
