@@ -111,7 +111,11 @@ def _row(row: Expectation, checks: Sequence[str], results: Iterator[Result]) -> 
         yield Cell(row.name, check, row.expects(check), *said, row.open.get(check, ""), row.healthy)
     if row.together and set(checks) >= set(registry.PASSIVE):
         together = "pass" if all(verdict is Verdict.PASS for verdict in found) else "not pass"
-        lacks = f"what {', '.join(row.open)} lack" if row.open and together != row.together else ""
+        lacks = (
+            f"what its open checks lack: {', '.join(row.open)}"
+            if row.open and together != row.together
+            else ""
+        )
         yield Cell(row.name, ROLL_UP, row.together, together, lacks=lacks)
 
 

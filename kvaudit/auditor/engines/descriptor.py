@@ -59,6 +59,8 @@ class Engine:
     by_pointers: bool = False
     """A pool that the operator declares with JSON pointers: never recognised by itself, without roles or releases."""
 
+    roles_since: str = ""
+    """The first release in which processes have roles (prefill, decode); "" where nobody looked."""
     input_margin: int | None = None
     """Tokens that it keeps back from min(context, pool) in its own input limit; None where no such formula is known."""
     cached_tokens_flag: str = ""

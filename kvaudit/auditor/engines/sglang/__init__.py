@@ -9,6 +9,7 @@ ENGINE = Engine(
     title="SGLang",
     order=1,
     images=("sglang",),
+    roles_since="0.4.6",
     input_margin=6,  # 0.4.6 to 0.5.22: max_req_input_len = min(context, pool) - 6
     cached_tokens_flag="--enable-cache-report",
     features_since={
