@@ -51,7 +51,7 @@ ROWS: tuple[Expectation, ...] = (
             # the question's own state survives the handoff, so a copier answers it with the stranger's
             # word and goes on asking: rejection and coherence see that, the canary's frames seldom, but a
             # third of its answers lack their own nonce and so it never passes
-            "rejection": "fail",
+            "rejection": "fail|inconclusive",
             "canary": "fail|inconclusive",
             "coherence": "fail|inconclusive",
             "prefill": "fail|inconclusive",

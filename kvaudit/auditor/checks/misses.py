@@ -37,11 +37,12 @@ class MissKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Miss:
     """An answer without what was asked, and whether its two repeats gave it; None = not asked, not answered, or
-    served from a cache, which repeats the damage."""
+    served from a cache, which repeats the damage. ``above``: its length should have been refused."""
 
     first: Trial
     replay: bool | None = None
     fresh: bool | None = None
+    above: bool = False
 
     @property
     def kind(self) -> MissKind:
@@ -132,7 +133,16 @@ class Misses:
     @property
     def why_no_pass(self) -> str:
         """The sentence of the first rule that forbids a pass, "" where none does."""
-        return self._differing() or self._foreign() or self._too_many()
+        return self._above() or self._differing() or self._foreign() or self._too_many()
+
+    def _above(self) -> str:
+        one = next((miss for miss in self.found if miss.above and miss.kind is not MissKind.EXPLAINED), None)
+        if one is None or self.control_lost:
+            return ""
+        return (
+            f"A prompt of {one.first.tokens:,} tokens, which is to be refused, was answered with HTTP 200 and without "
+            "what it asked for."
+        )
 
     def _differing(self) -> str:
         for cell in self.compared.values():
@@ -144,7 +154,16 @@ class Misses:
                     f"for, of short ones {short_lost} of {short} (p = {cell.p:.1g}): long-context weakness or foreign "
                     "pages, not shown which."
                 )
-        return ""
+        lost, judged = missed(self.controls)
+        p = fisher_greater(self.missed, self.answers, lost, judged)
+        if p >= SIGNIFICANT:
+            return ""
+        longest = max((one.first.tokens for one in self.found), default=0)
+        return (
+            f"{self.missed} of {self.answers} answers, to prompts of up to {longest:,} tokens, did not give what their "
+            f"own prompt asked for, of short ones {lost} of {judged} (p = {p:.1g}): long-context weakness or foreign "
+            "pages, not shown which."
+        )
 
     def _foreign(self) -> str:
         if self.foreign <= binomial_limit(self.answers, BABBLE * self.control_rate):

@@ -80,6 +80,7 @@ class Reply:
     cached_tokens: int | None = None  # None = not reported = unknown, never zero
     first_token: float | None = None  # seconds from the last byte sent, streamed requests only
     seconds: float = 0.0
+    retry_after: float | None = None  # seconds that a busy target asks to wait
     model: str = ""
     tokens_sent: int = 0
     evidence: tuple[Evidence, ...] = ()  # request and response, generated text replaced by its hash

@@ -12,6 +12,7 @@ from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode
 from kvaudit.auditor.prober import health
 from kvaudit.auditor.prober.calibration import CALIBRATION, find_ways
 from kvaudit.auditor.prober.hearing import hear
+from kvaudit.auditor.prober.pausing import Pauses
 from kvaudit.auditor.prober.provenance import Provenance, strange_words
 from kvaudit.auditor.prober.registry import Registry
 from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, Seal, outcome_of, sealed_text
@@ -84,8 +85,12 @@ class NetworkProber:
     registry: Registry = field(init=False, repr=False)
     provenance: Provenance = field(default_factory=Provenance, repr=False)
     _calibrated: bool = False
+    unwell: str = ""  # what the last look at the target's health found
+    _absent: bool = False  # whether it said that nobody is there
+    _slowest: float = 0.0  # seconds of the slowest answer
     _last_long: int = 0  # tokens of the last prompt that was longer than a short request
     _watch: Watch = field(init=False, repr=False)
+    _pauses: Pauses = field(init=False, repr=False)
     _answerers: dict[Mode, tuple[str, str]] = field(default_factory=dict, repr=False)  # model, build
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _spellings: dict[str, Spelling] = field(default_factory=dict, repr=False)
@@ -93,6 +98,7 @@ class NetworkProber:
     def __post_init__(self) -> None:
         self.modes = self.modes or ((self.mode,) if self.mode is not None else ())
         self.registry = Registry(self.earlier)
+        self._pauses = Pauses(self.now, self.sleep)
         self._watch = Watch(self, note_silence=self.spent.note_silence)
 
     @property
@@ -236,23 +242,43 @@ class NetworkProber:
         stream: bool = True,
         cancel_after: float | None = None,
         seconds: float | None = None,
+        patient: bool = True,
     ) -> Reply:
-        """One request as ``tenant``, read to its end. Raises `Stop` when nothing may be sent."""
+        """One request as ``tenant``, read to its end, sent again after each pause that the target asks for (unless
+        not ``patient``). Raises `Stop` when nothing may be sent."""
+        wish = CompletionOptions(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
+
+        async def send() -> Reply:
+            return await self._ask(tenant, prompt, wish, cancel_after, seconds or self.answer_seconds)
+
+        if cancel_after is not None or not patient:
+            return await send()
+        return await self._pauses.until_sent(tenant, send)
+
+    async def _ask(
+        self,
+        tenant: str,
+        prompt: Prompt,
+        wish: CompletionOptions,
+        cancel_after: float | None,
+        seconds: float,
+    ) -> Reply:
         self._mode_of(prompt)
         self._refuse_when_over()
         refuse_without_consent(self.limits, prompt.tokens, self.consent)
         self.spent.check(prompt.tokens)
-        wish = CompletionOptions(self.model, max_tokens, temperature, salt or self.salts.get(tenant), stream)
         self.spent.requests += 1
         if prompt.contents is not None:
             self.registry.plant(prompt.contents, tenant)
         pulse, least = Pulse(self.now()), CALIBRATION[-1]
         if prompt.tokens > least:
             self._last_long = prompt.tokens
-        sending = self._send(tenant, prompt, wish, cancel_after, seconds or self.answer_seconds, pulse)
+        sending = self._send(tenant, prompt, wish, cancel_after, seconds, pulse)
         reply = await self._watch.over(sending, pulse, prompt.tokens, least)
         if prompt.tokens <= least and reply.outcome is Outcome.ANSWERED:
             self._watch.control = min(reply.seconds, self._watch.control or reply.seconds)
+        if reply.outcome is Outcome.ANSWERED:
+            self._slowest = max(self._slowest, reply.seconds)
         if reply.outcome in _MAY_HAVE_RUN:
             self.spent.prompt_tokens += prompt.tokens
         return self._whose(reply, prompt, tenant)
@@ -322,7 +348,7 @@ class NetworkProber:
             outcome = outcome_of(heard.status, heard.said, heard.complete, self.dialect, prompt, wish)
             if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(heard.said, mode):
                 outcome = Outcome.STRANGER
-        return scribe.reply(
+        reply = scribe.reply(
             outcome,
             tenant=tenant,
             call=call,
@@ -335,6 +361,7 @@ class NetworkProber:
             problem=heard.problem,
             aside=heard.aside.texts(),
         )
+        return replace(reply, retry_after=heard.retry_after)
 
     def _stranger(self, text: ReplyText, mode: Mode) -> bool:
         """Whether another model or build answered than the one that this way began with."""
@@ -355,29 +382,37 @@ class NetworkProber:
     # -- harm ----------------------------------------------------------------------------------
 
     async def healthy(self) -> str:
-        """ "" when within 60 s every reachable node says it is healthy and a short ordinary request is
-        answered, else a sentence. `Stop` when the target only says that we ask too often. Whoever nobody
-        answers any more is asked no more: the next call gives the same sentence."""
+        """ "" when within 60 s, or as long as the slowest honest answer took, every reachable node says it is healthy
+        and a short ordinary request is answered, else a sentence. `Stop` when the target only says that we ask too
+        often. Whoever nobody answers any more is asked no more: the next call gives the same sentence."""
         if self.wedge is not None:
             return self.wedge.sentence
-        problem = await health.watched(self, self._ailing)
-        if problem:
+        seconds = max(health.SECONDS, min(self._slowest, self.answer_seconds))
+        self.unwell = problem = await health.watched(self, self._ailing, seconds)
+        if problem and not self._absent:  # silence is a wedge; a gateway that says nobody is there is none
             self._watch.harmed_by(self._last_long, problem)
         return problem
 
     async def _ailing(self, seconds: float) -> health.HealthProblem:
         """What is wrong now."""
-        if problem := await self.why_unwell(seconds):
-            return health.HealthProblem(problem)
-        prompt = await self._short(self.tenants[0])
-        return health.of_reply(await self.ask(self.tenants[0], prompt, max_tokens=16, seconds=seconds))
+        found = await self._nodes_unwell(seconds)
+        if not found.problem:
+            tenant = self.tenants[0]
+            prompt = await self._short(tenant)
+            reply = await self.ask(tenant, prompt, max_tokens=16, seconds=seconds, patient=False)
+            found = health.of_reply(reply)
+        self._absent = found.absent
+        return found
 
-    async def why_unwell(self, seconds: float = health.NODE_SECONDS) -> str:
+    async def why_unwell(self) -> str:
         """What the nodes' health checks say, "" when all say that they are well."""
+        return (await self._nodes_unwell(health.NODE_SECONDS)).problem
+
+    async def _nodes_unwell(self, seconds: float) -> health.HealthProblem:
         for wire in self.node_wires:
-            if problem := await health.of_node(wire, self.dialect.health, seconds):
-                return problem
-        return ""
+            if (found := await health.of_node(wire, self.dialect.health, seconds)).problem:
+                return found
+        return health.HealthProblem()
 
     async def beside(self) -> Reply | None:
         """The reply to a short request of the last tenant, sent while another prompt is silent; None where

@@ -12,7 +12,7 @@ import pytest
 from kvaudit.auditor import runner
 from kvaudit.auditor.checks.asker import CONTROL
 from kvaudit.auditor.checks.evidence_source import asked_request
-from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage
 from kvaudit.auditor.report import build
 from kvaudit.auditor.verdict import Result, Verdict
@@ -163,6 +163,31 @@ def test_a_change_meanwhile_makes_a_result_belong_to_neither(monkeypatch: pytest
     _, results = audited(["accounting"], ["healthy"], meddle=labs.append)
     assert results[0].verdict is Verdict.INCONCLUSIVE
     assert "changed during accounting" in results[0].summary
+
+
+@pytest.mark.parametrize(("restart", "verdict"), [(True, Verdict.INCONCLUSIVE), (False, Verdict.FAIL)])
+def test_a_restart_is_no_harm_done_by_a_prompt(
+    restart: bool, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answers for longer than health waits, as in a restart of ten minutes (redteam restart): where
+    the processes are others afterwards it was one."""
+    labs: list[Any] = []
+    original, asked = NetworkProber.ask, 0
+
+    async def ask(self: NetworkProber, tenant: str, prompt: Any, **more: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked < 12:
+            return await original(self, tenant, prompt, **more)
+        if asked == 12 and restart:
+            for node in labs[0].deployment.nodes:
+                node.restart_with(11_040)
+        return Reply(Outcome.FAILED, 502, error="no healthy upstream", tokens_sent=prompt.tokens)
+
+    monkeypatch.setattr(NetworkProber, "ask", ask)
+    _, results = audited(["accounting"], ["healthy"], meddle=labs.append)
+    assert results[0].verdict is verdict, results[0].summary
+    assert ("was restarted during accounting" in results[0].summary) is restart
 
 
 # Generated text

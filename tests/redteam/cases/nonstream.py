@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.redteam.asked import Asked
 from tests.redteam.case import Case
+from tests.redteam.gateway import LIMIT
 from tests.redteam.leaking import AnswersOfOthers
 from tests.redteam.wanted import SomeFail
 
@@ -19,12 +20,20 @@ class ChatNotStreamed(AnswersOfOthers):
 
 
 CASES = (
-    Case("nonstream", "leak", (SomeFail(),), NotStreamed, open="Everything is streamed."),
+    Case("nonstream", "leak", (SomeFail(),), NotStreamed),
+    Case(
+        "nonstream/long",
+        "leak",
+        (SomeFail(),),
+        NotStreamed,
+        {"at": range(2_000, LIMIT)},
+        open="Only short prompts are asked for an answer that is not streamed.",
+    ),
     Case(
         "nonstream/chat",
         "leak",
         (SomeFail(),),
         ChatNotStreamed,
-        open="Everything is streamed, nothing is chat.",
+        open="Everything long is streamed, nothing is chat.",
     ),
 )

@@ -15,7 +15,14 @@ CASES = (
         (SomeFail(),),
         AnswersOfOthers,
         {"residues": range(7), "at": range(1_025, 8_101)},
-        open="The lengths are constants, and only short ones leave these residues.",
+    ),
+    Case(
+        "residue/long",
+        "leak",
+        (SomeFail(),),
+        AnswersOfOthers,
+        {"residues": range(7), "at": range(4_000, 8_101)},
+        open="The lengths of long prompts are constants.",
     ),
     Case(
         "residue/nine",
