@@ -1,7 +1,7 @@
 """The file of a backup: a tar with the dump and, after it, the manifest with the dump's digest.
 
-It appears under its name when it is whole: an interrupted one stays ``.NAME.part`` or goes. ``tar -x`` and pg_restore
-open it without kvaudit.
+It appears under its name when it is whole: an interrupted one goes, a killed one stays ``.NAME.*.part``. ``tar -x``
+and pg_restore open it without kvaudit.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import secrets
 import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,9 +30,9 @@ def write(path: Path, manifest: Manifest, produce: Callable[[Callable[[bytes], N
     ``produce`` raises, OSError, and `BackupFault` for a file that is there."""
     if path.exists() or path.is_symlink():
         raise BackupFault(f"{path} is there already: give another name, an old backup is never written over.")
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")  # two at once must not share one
     try:
-        with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "w+b") as file:
+        with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as file:
             file.write(bytes(tarfile.BLOCKSIZE))
             digest, size = hashlib.sha256(), 0
 
