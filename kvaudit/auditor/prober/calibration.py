@@ -5,16 +5,13 @@ A gateway may serve chat and completions from different pools and releases: a fa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from kvaudit.auditor.checks.prober_protocol import Outcome, Reply, Stop
-from kvaudit.auditor.engines.completion import Mode
+from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
+from kvaudit.auditor.engines.completion import Dialect, Mode
 from kvaudit.auditor.prober.tokenizing import ATTEMPTS, RETRY_PAUSE
 from kvaudit.auditor.text.markers import draw_marker
 from kvaudit.auditor.text.prompts import draw_nonce
-
-if TYPE_CHECKING:
-    from kvaudit.auditor.prober.network import NetworkProber
 
 CALIBRATION = (256, 384)
 """Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
@@ -40,7 +37,16 @@ class Forbidden(ValueError):
     """A known key may not use one way."""
 
 
-async def find_ways(prober: NetworkProber) -> None:
+class Calibrated(Prober, Protocol):
+    """A prober whose ways to ask are being found."""
+
+    dialect: Dialect
+    mode: Mode | None
+    modes: tuple[Mode, ...]
+    templates: dict[tuple[Mode, str], int]
+
+
+async def find_ways(prober: Calibrated) -> None:
     """Fill ``prober.modes`` with the ways that work for every tenant, the most exact first, and ``prober.templates``.
     Raises `CannotAsk` when none does; sends at most two short prompts per way and tenant."""
     problems: dict[Mode, ValueError] = {}
@@ -68,7 +74,7 @@ async def find_ways(prober: NetworkProber) -> None:
         )
 
 
-async def _added(prober: NetworkProber, mode: Mode, tenant: str) -> int:
+async def _added(prober: Calibrated, mode: Mode, tenant: str) -> int:
     """Tokens beyond our own that the target counts; ValueError when its count cannot be trusted."""
     added = set()
     prober.templates[mode, tenant] = 0
@@ -86,7 +92,7 @@ async def _added(prober: NetworkProber, mode: Mode, tenant: str) -> int:
     return added.pop()
 
 
-async def _short(prober: NetworkProber, mode: Mode, tenant: str, tokens: int) -> Reply:
+async def _short(prober: Calibrated, mode: Mode, tenant: str, tokens: int) -> Reply:
     """The answer to a short prompt, asked again while the reason that it failed for may pass."""
     marker = draw_marker(prober.draw)
     tail = draw_nonce(prober.draw, without=marker.words).tail

@@ -27,13 +27,11 @@ CASES = (
         (SomeFail(),),
         NotStreamed,
         {"at": range(2_000, LIMIT)},
-        open="Only short prompts are asked for an answer that is not streamed.",
     ),
     Case(
         "nonstream/chat",
         "leak",
         (SomeFail(),),
         ChatNotStreamed,
-        open="Everything long is streamed, nothing is chat.",
     ),
 )
