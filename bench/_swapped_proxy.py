@@ -65,7 +65,11 @@ class Proxy:
     async def handle(self, request: Request) -> Response:
         body = await request.body()
         path = request.url.path
-        headers = {name: request.headers[name] for name in ("authorization", "content-type") if name in request.headers}
+        headers = {
+            name: request.headers[name]
+            for name in ("authorization", "content-type")
+            if name in request.headers
+        }
         if request.method == "POST" and path.endswith("completions"):
             document = orjson.loads(body)
             self._meddle(path, headers.get("authorization", ""), document)

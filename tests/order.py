@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 SLOWEST_FIRST = (
+    "redteam/test_redteam.py",
     "flows/test_active.py",
     "server/ops/test_up.py",
     "flows/test_fleet.py",

@@ -57,6 +57,11 @@ def node_report(node: NodeSeen) -> dict[str, Any]:
         input_limit=facts.input_limit.as_report(),
         fingerprint=fingerprint(facts).digest,
     )
+    if node.others:
+        report["others"] = [
+            {name: getattr(other, name).as_report() for name in ("process", "version", "context", "pool")}
+            for other in node.others
+        ]
     if facts.workers:
         report["workers"] = [{"url": worker.url, "role": worker.role} for worker in facts.workers]
     if facts.notes:

@@ -48,6 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--temperature", type=float, help="default temperature, 0 is greedy")
     serve.add_argument("--time-scale", type=float, help="factor on all simulated durations; 0 = none")
     serve.add_argument("--free-list", choices=FREE_LISTS, help="which page goes out next (lab/pool.py)")
+    serve.add_argument(
+        "--customers", type=int, metavar="N", help="requests of other customers before each one of a tenant"
+    )
     serve.add_argument("--node-key", help="key that the nodes themselves ask for (default: none)")
     serve.add_argument("--no-cache-report", action="store_true", help="usage without cached_tokens")
     serve.add_argument("--seed", type=int)
@@ -62,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     matrix = commands.add_parser("matrix", help="every fault x every check, expected and found")
     matrix.add_argument("--fault", action="append", default=[])
     matrix.add_argument("--check", action="append", default=[])
+    matrix.add_argument(
+        "--jobs", type=int, default=0, metavar="N", help="cells at a time (default: processors)"
+    )
     matrix.add_argument("--json", action="store_true")
     matrix.set_defaults(run=_matrix)
 
@@ -109,6 +115,7 @@ def _serve(chosen: argparse.Namespace) -> int:
         temperature=chosen.temperature,
         time_scale=chosen.time_scale,
         order=chosen.free_list,
+        customers=chosen.customers,
         node_key=chosen.node_key,
         cache_report=False if chosen.no_cache_report else None,
         seed=chosen.seed,
@@ -149,6 +156,7 @@ def _faults(chosen: argparse.Namespace) -> int:
     listed = [
         {
             "name": name,
+            "nature": fault.nature.value,
             "reports": list(fault.reports),
             "flavours": list(fault.flavours),
             "about": " ".join((inspect.getdoc(fault) or "").split()),
@@ -159,16 +167,16 @@ def _faults(chosen: argparse.Namespace) -> int:
         print(json.dumps(listed))
         return 0
     for fault in listed:
-        print(f"{fault['name']:<20} {fault['about']}")
+        print(f"{fault['name']:<24} {fault['nature']}: {fault['about']}")
         if fault["reports"]:
-            print(f"{'':<20} stands for: {', '.join(fault['reports'])}")
+            print(f"{'':<24} stands for: {', '.join(fault['reports'])}")
     return 0
 
 
 def _matrix(chosen: argparse.Namespace) -> int:
     from kvaudit.lab.matrix import command
 
-    return command(chosen.fault, chosen.check, as_json=chosen.json)
+    return command(chosen.fault, chosen.check, as_json=chosen.json, jobs=chosen.jobs)
 
 
 def _restart(chosen: argparse.Namespace) -> int:

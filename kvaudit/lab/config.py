@@ -76,6 +76,7 @@ class LabConfig:
         LabTenant("tenant-a", "sk-lab-tenant-a"),
         LabTenant("tenant-b", "sk-lab-tenant-b"),
     )
+    customers: int = 0  # requests of other customers before each one of a tenant (`kvaudit.lab.customers`)
     chunk_pages: int = 64  # pages per write of the transfer engine
     waiting_timeout: float | None = None  # seconds; the scale's when None
     timing: Durations | None = None  # the scale's when None

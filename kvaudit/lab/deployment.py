@@ -9,7 +9,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from kvaudit.lab.clock import Compute
-from kvaudit.lab.config import LabConfig
+from kvaudit.lab.config import SCALES, LabConfig
 from kvaudit.lab.faults import combine
 from kvaudit.lab.http_sglang import SGLangApi
 from kvaudit.lab.node import Node, Trace
@@ -20,15 +20,22 @@ from kvaudit.lab.transfer import Fabric
 
 ROLES: dict[str, type[Node]] = {"prefill": PrefillNode, "decode": DecodeNode, "unified": UnifiedNode}
 
+FIRST_STRAY_TICKET = 1_000_000
+"""Of a replica that is on nobody's list."""
+
 
 class Deployment:
     """Build inside a running event loop. ``tenant_of`` maps the ticket of a request to its tenant
     (tests only: no endpoint shows it)."""
 
-    def __init__(self, config: LabConfig, faults: Sequence[str] = ()) -> None:
+    def __init__(self, config: LabConfig, faults: Sequence[str] = (), *, first_ticket: int = 1) -> None:
         kind = combine(faults)
         if config.flavour not in kind.flavours:
             raise ValueError(f"fault {kind.name!r} does not exist in flavour {config.flavour!r}")
+        if config.unified and kind.disaggregated:
+            raise ValueError(
+                f"fault {kind.name!r} lies in the transfer from prefill to decode: a unified engine has none"
+            )
         self.config = config = kind.configure(config)
         _check_vllm_pool(config, kind.name)
         self.faults = kind(config.seed)
@@ -36,7 +43,7 @@ class Deployment:
         self.fabric = Fabric(self.compute, config.durations, config.chunk_pages)
         self.tenant_of: dict[int, str] = {}
         self._tickets: dict[int, int] = {}
-        self._last_ticket = 0
+        self._last_ticket = first_ticket - 1
         self._next_pools: tuple[int, int] | None = None
         roles = ["unified"] if config.unified else ["prefill", "decode"]
         self.nodes = [
@@ -46,6 +53,11 @@ class Deployment:
         self.apis: list[NodeApi] = [self._api_of(node) for node in self.nodes]
         self.router = Router(config, self.faults, self.apis, config.seed)
         self.router.after_request.append(self._restart_when_due)
+        self.stray: Deployment | None = None
+        if kind.stray:
+            self.stray = Deployment(_stray(config), kind.stray, first_ticket=FIRST_STRAY_TICKET)
+            self.stray.tenant_of = self.tenant_of
+            self.router.stray = self.stray.router
 
     def _api_of(self, node: Node) -> NodeApi:
         if self.config.flavour == "sglang":
@@ -81,6 +93,8 @@ class Deployment:
         """Show every read of attention to ``trace``."""
         for node in self.nodes:
             node.trace = trace
+        if self.stray is not None:
+            self.stray.watch(trace)
 
     def applications(self) -> list[tuple[str, ASGIApp]]:
         """("router", app), then one per node under its role."""
@@ -107,8 +121,18 @@ class Deployment:
         }
 
     async def stop(self) -> None:
+        if self.stray is not None:
+            await self.stray.stop()
         await self.fabric.stop()
         self.compute.close()
+
+
+def _stray(config: LabConfig) -> LabConfig:
+    """A replica on a smaller card, as an autoscaler finds one: the incident's ratio of pool to context, and
+    customers on it."""
+    small = SCALES["small"]
+    pool = config.context_tokens * small.prefill_pool // small.context
+    return replace(config, prefill_pool=pool, customers=max(2, config.customers))
 
 
 def _check_vllm_pool(config: LabConfig, fault: str) -> None:

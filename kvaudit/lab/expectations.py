@@ -1,42 +1,15 @@
-"""Lists what each check must find on each faulty engine: the declarative half of the matrix.
-
-A row is an engine: faults, flavour and settings, with the roles read with their own key. An expectation
-is one or more verdicts joined by ``|``; ``not pass`` is every verdict but that. A check that a row
-does not name must *pass*: silence on a healthy part of a sick engine is an assertion too (a clean
-cache audit would not have found the incident).
-"""
+"""Lists what each check must find on each faulty engine: the declarative half of the matrix. What a row is:
+`kvaudit.lab.expectation`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
 from kvaudit.auditor.checks import ACTIVE, MODULES, PASSIVE
+from kvaudit.lab.expectation import COMPACT, COMPACT_SMALL, ENLARGED, NOT_APPLICABLE, SMALL, Expectation
+from kvaudit.lab.expectations_oddities import ODDITIES
+from kvaudit.lab.expectations_unplanned import UNPLANNED
 
-NOT_APPLICABLE: Mapping[str, str] = {"session": "the lab serves no session API"}
-"""Checks that have nothing to ask here, and why. They are shown and not counted."""
+__all__ = ["ENLARGED", "NOT_APPLICABLE", "ODDITIES", "ROWS", "SMALL", "Expectation"]
 
-ENLARGED: Mapping[str, Any] = {"prefill_pool": 16_384}
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """One engine of the matrix with the verdicts that its checks must give. ``roll_up`` is the verdict of all
-    checks together that must not be *pass* where it says so."""
-
-    name: str
-    faults: tuple[str, ...]
-    expected: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=lambda: ENLARGED)
-    roll_up: str = ""
-    requests_between: int = 0  # ordinary requests between the first reading and the checks
-
-    def expects(self, check: str) -> str:
-        return self.expected.get(check, "pass")
-
-
-SMALL: Mapping[str, Any] = {}
 # A node that cannot be read is an error of every reading; the active checks have no limit to go by and do not ask.
 UNREADABLE = dict.fromkeys(PASSIVE, "error") | dict.fromkeys(ACTIVE, "inconclusive")
 # Nothing can be said to fill, or to have come near, a pool whose size nobody tells.
@@ -44,7 +17,10 @@ UNKNOWN_POOL = dict.fromkeys(("pool", "canary", "coherence", "prefill", "concurr
 _AT_THE_LIMIT = ("rejection", "canary", "coherence", "prefill")
 _REJECTED_RIGHT = {"pool": "fail"}  # a small pool fails the pool check whatever happens at the boundary
 
-ROWS = (
+_INCIDENT = dict.fromkeys(("pool", "version", *_AT_THE_LIMIT), "fail")
+# concurrency stays below N - 8, where nothing is rejected: load alone does not show the incident
+
+ROWS: tuple[Expectation, ...] = (
     Expectation("healthy", ("healthy",)),
     Expectation("none", ("none",), _REJECTED_RIGHT, SMALL),
     Expectation("unified", ("healthy",), {}, {"unified": True, "prefill_pool": 16_384}),
@@ -56,24 +32,18 @@ ROWS = (
         {"exposure": "fail", "version": "inconclusive"},
         {"flavour": "vllm", "prefill_pool": 16_384},
     ),
+    Expectation("stale_pages", ("stale_pages",), _INCIDENT, SMALL),
+    # the free list that SGLang's prefill and decode roles really have
     Expectation(
-        "stale_pages",
-        ("stale_pages",),
-        {
-            "pool": "fail",
-            "version": "fail",
-            "rejection": "fail",
-            "canary": "fail",
-            "coherence": "fail",
-            "prefill": "fail",
-            # concurrency stays below N - 8, where nothing is rejected: load alone does not show the incident
-        },
-        SMALL,
+        "stale_pages_sglang_pd", ("stale_pages",), _INCIDENT, {**COMPACT_SMALL, "order": "sglang-pd"}
     ),
     Expectation(
-        "fixed_0_5_20", ("fixed_0_5_20",), {"pool": "fail", "version": "fail", "rejection": "fail"}, SMALL
+        "fixed_0_5_20",
+        ("fixed_0_5_20",),
+        {"pool": "fail", "version": "fail", "rejection": "fail"},
+        COMPACT_SMALL,
     ),
-    Expectation("fixed_0_5_21", ("fixed_0_5_21",), {"pool": "fail", "version": "fail"}, SMALL),
+    Expectation("fixed_0_5_21", ("fixed_0_5_21",), {"pool": "fail", "version": "fail"}, COMPACT_SMALL),
     Expectation(
         "short_transfer",
         ("short_transfer",),
@@ -81,11 +51,13 @@ ROWS = (
             # the question's own state survives the handoff, so a copier answers it with the stranger's
             # word and goes on asking: rejection and coherence see that, the canary's frames seldom, but a
             # third of its answers lack their own nonce and so it never passes
-            "rejection": "fail",
+            "rejection": "fail|inconclusive",
             "canary": "fail|inconclusive",
             "coherence": "fail|inconclusive",
             "prefill": "fail|inconclusive",
             "concurrency": "fail",
+            "accounting": "pass|fail|inconclusive",
+            "prefix": "pass|fail|inconclusive",
         },
     ),
     Expectation("late_writer", ("late_writer",), {"concurrency": "fail"}),
@@ -102,17 +74,22 @@ ROWS = (
             "coherence": "inconclusive",
             "prefill": "inconclusive",
             "concurrency": "fail",
+            "accounting": "pass|fail|inconclusive",
+            "prefix": "pass|fail|inconclusive",
         },
     ),
     Expectation(
         "phantom_cache",
         ("phantom_cache",),
         {"accounting": "fail", "prefix": "fail"},
+        COMPACT,
     ),
-    Expectation("shared_prefix", ("shared_prefix",), {"prefix": "fail"}),
-    Expectation("salt_ignored", ("salt_ignored",), {"prefix": "fail"}),
+    Expectation("shared_prefix", ("shared_prefix",), {"prefix": "fail"}, COMPACT),
+    Expectation("salt_ignored", ("salt_ignored",), {"prefix": "fail"}, COMPACT),
     # the prefill pool, where the cache is, must be the smaller one: fillers are counted against the smallest
-    Expectation("tier_salt_dropped", ("tier_salt_dropped",), {"prefix": "fail"}, {"prefill_pool": 10_496}),
+    Expectation(
+        "tier_salt_dropped", ("tier_salt_dropped",), {"prefix": "fail"}, {**COMPACT, "prefill_pool": 5_248}
+    ),
     Expectation(
         "quality_drift",
         ("quality_drift",),
@@ -126,8 +103,10 @@ ROWS = (
             "concurrency": "fail|inconclusive",
         },
     ),
-    Expectation("status_200_length", ("status_200_length",), {"pool": "fail", "rejection": "fail"}, SMALL),
-    Expectation("empty_200", ("empty_200",), {"pool": "fail", "rejection": "fail"}, SMALL),
+    Expectation(
+        "status_200_length", ("status_200_length",), {"pool": "fail", "rejection": "fail"}, COMPACT_SMALL
+    ),
+    Expectation("empty_200", ("empty_200",), {"pool": "fail", "rejection": "fail"}, COMPACT_SMALL),
     Expectation(
         "reject_500",
         ("reject_500",),
@@ -136,10 +115,12 @@ ROWS = (
             "pool": "fail",
             "rejection": "inconclusive",
         },
-        SMALL,
+        COMPACT_SMALL,
     ),
-    Expectation("sse_error_in_200", ("sse_error_in_200",), _REJECTED_RIGHT, SMALL),
-    Expectation("pool_stranded", ("pool_stranded",), {"pool": "fail", "rejection": "inconclusive"}, SMALL),
+    Expectation("sse_error_in_200", ("sse_error_in_200",), _REJECTED_RIGHT, COMPACT_SMALL),
+    Expectation(
+        "pool_stranded", ("pool_stranded",), {"pool": "fail", "rejection": "inconclusive"}, COMPACT_SMALL
+    ),
     Expectation(
         "wedge_at_limit",
         ("wedge_at_limit",),
@@ -151,15 +132,19 @@ ROWS = (
             "prefill": "fail",
             # concurrency stays below N - 8 and never meets the limit
         },
-        SMALL,
+        COMPACT_SMALL,
     ),
     # concurrency and accounting stay below the length that wedges
-    Expectation("wedge", ("wedge",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL),
+    Expectation("wedge", ("wedge",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), COMPACT_SMALL),
+    # it wedges 256 tokens below the pool, and load and fillers must stay below that: not at half the size
     Expectation(
-        "wedge_decode", ("wedge_decode",), {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"), SMALL
+        "wedge_decode",
+        ("wedge_decode",),
+        {"pool": "fail"} | dict.fromkeys(_AT_THE_LIMIT, "fail"),
+        SMALL,
     ),
     # silent for two minutes and then right: slow, with a warning, and nothing worse
-    Expectation("wedge_for_minutes", ("wedge_for_minutes",), _REJECTED_RIGHT, SMALL),
+    Expectation("wedge_for_minutes", ("wedge_for_minutes",), _REJECTED_RIGHT, COMPACT_SMALL),
     Expectation(
         "auto_truncate",
         ("auto_truncate",),
@@ -171,9 +156,9 @@ ROWS = (
             "coherence": "fail|inconclusive",
             "prefill": "fail|inconclusive",
         },
-        SMALL,
+        COMPACT_SMALL,
     ),
-    Expectation("gateway_cache", ("gateway_cache",), {"prefix": "fail"}),
+    Expectation("gateway_cache", ("gateway_cache",), {"prefix": "fail"}, COMPACT),
     # four of ten answers fail, the draw decides which: any check may end in any way, only never all in pass
     Expectation(
         "flaky", ("flaky",), dict.fromkeys(MODULES, "fail|inconclusive|error|pass"), roll_up="not pass"
@@ -185,17 +170,21 @@ ROWS = (
         "hidden_pool",
         ("hidden_pool",),
         UNKNOWN_POOL,
+        COMPACT,
         roll_up="not pass",
     ),
     Expectation(
         "zero_gauges",
         ("zero_gauges",),
         UNKNOWN_POOL,
+        COMPACT,
         roll_up="not pass",
     ),
-    Expectation("nightly_version", ("nightly_version",), {"version": "inconclusive"}, roll_up="not pass"),
-    Expectation("unauthenticated", ("unauthenticated",), {"exposure": "fail"}),
-    Expectation("keys_in_server_info", ("keys_in_server_info",), {"exposure": "fail"}),
+    Expectation(
+        "nightly_version", ("nightly_version",), {"version": "inconclusive"}, COMPACT, roll_up="not pass"
+    ),
+    Expectation("unauthenticated", ("unauthenticated",), {"exposure": "fail"}, COMPACT),
+    Expectation("keys_in_server_info", ("keys_in_server_info",), {"exposure": "fail"}, COMPACT),
     Expectation(
         "capacity_change",
         ("capacity_change",),
@@ -203,4 +192,6 @@ ROWS = (
         {"drift": "fail"} | dict.fromkeys(ACTIVE, "pass|inconclusive"),
         requests_between=60,
     ),
+    *UNPLANNED,
+    *ODDITIES,
 )

@@ -44,6 +44,17 @@ class EventStream(StreamingResponse):
         if self._leave is not None:
             self._leave()
 
+    def on_leaving(self, more: Callable[[], None]) -> None:
+        """Call ``more`` as well when the answer ends."""
+        before = self._leave
+
+        def both() -> None:
+            if before is not None:
+                before()
+            more()
+
+        self._leave = both
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)

@@ -7,10 +7,15 @@ works in memory, and a time-out of five minutes costs nothing.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import starmap
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from kvaudit.auditor import checks as registry
@@ -23,7 +28,8 @@ from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.deployment import with_options
-from kvaudit.lab.expectations import NOT_APPLICABLE, ROWS, Expectation
+from kvaudit.lab.expectation import NOT_APPLICABLE, ROLL_UP, Expectation
+from kvaudit.lab.expectations import ROWS
 from kvaudit.lab.inprocess import InProcess, in_process
 
 if TYPE_CHECKING:
@@ -32,6 +38,9 @@ if TYPE_CHECKING:
 NODE_KEY = "sk-lab-node"
 SECONDS = 7_200.0
 """Simulated seconds that one cell may take."""
+
+LOAD = 110
+"""Prompt tokens of the load for each token of the longest prompt: about 300 requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,8 @@ class Cell:
     found: str
     severity: str = ""
     summary: str = ""
+    lacks: str = ""  # why the verdict is known to differ; "" where it must not
+    healthy: bool = False  # nobody is harmed by this engine
 
     @property
     def counted(self) -> bool:
@@ -53,23 +64,64 @@ class Cell:
     def agrees(self) -> bool:
         return not self.counted or self.found in self.expected.split("|")
 
+    @property
+    def open(self) -> bool:
+        """It differs, and that is known."""
+        return bool(self.lacks) and not self.agrees
 
-def cells(rows: Sequence[Expectation], checks: Sequence[str]) -> Iterator[Cell]:
-    """Run the matrix, cell by cell; checks that do not apply to the lab are yielded without a verdict."""
-    for row in rows:
-        found: list[Verdict] = []
-        for check in checks:
-            if check in NOT_APPLICABLE:
-                yield Cell(row.name, check, "", "", summary=NOT_APPLICABLE[check])
-                continue
-            result = run_virtual(_cell(row, check))
-            found.append(result.verdict)
-            yield Cell(
-                row.name, check, row.expects(check), result.verdict.value, result.severity, result.summary
-            )
-        if row.roll_up and set(checks) >= set(registry.PASSIVE):
-            together = "pass" if all(verdict is Verdict.PASS for verdict in found) else "not pass"
-            yield Cell(row.name, "(roll-up)", row.roll_up, together)
+    @property
+    def wrong(self) -> bool:
+        """It differs where it must not, or agrees where it is said to differ: then the mark has to go."""
+        return self.counted and self.agrees is bool(self.lacks)
+
+    @property
+    def false_fail(self) -> bool:
+        return self.healthy and self.found == "fail" and not self.agrees
+
+    @property
+    def mark(self) -> str:
+        if not self.counted:
+            return "n/a"
+        if self.wrong:
+            return "DIFF"
+        return "open" if self.open else "ok"
+
+
+def cells(rows: Sequence[Expectation], checks: Sequence[str], jobs: int = 1) -> Iterator[Cell]:
+    """Run the matrix, ``jobs`` cells at a time, and yield them in order; checks that do not apply to the lab are
+    yielded without a verdict."""
+    asked = [(row, check) for row in rows for check in checks if check not in NOT_APPLICABLE]
+    with ProcessPoolExecutor(jobs, get_context("spawn")) if jobs > 1 else nullcontext() as pool:
+        results = (
+            pool.map(run_cell, *zip(*asked, strict=True)) if pool and asked else starmap(run_cell, asked)
+        )
+        for row in rows:
+            yield from _row(row, checks, results)
+
+
+def _row(row: Expectation, checks: Sequence[str], results: Iterator[Result]) -> Iterator[Cell]:
+    found: list[Verdict] = []
+    for check in checks:
+        if check in NOT_APPLICABLE:
+            yield Cell(row.name, check, "", "", summary=NOT_APPLICABLE[check])
+            continue
+        result = next(results)
+        found.append(result.verdict)
+        said = result.verdict.value, result.severity, result.summary
+        yield Cell(row.name, check, row.expects(check), *said, row.open.get(check, ""), row.healthy)
+    if row.together and set(checks) >= set(registry.PASSIVE):
+        together = "pass" if all(verdict is Verdict.PASS for verdict in found) else "not pass"
+        lacks = (
+            f"what its open checks lack: {', '.join(row.open)}"
+            if row.open and together != row.together
+            else ""
+        )
+        yield Cell(row.name, ROLL_UP, row.together, together, lacks=lacks)
+
+
+def run_cell(row: Expectation, check: str) -> Result:
+    """What ``check`` says of a fresh engine of ``row``; evidence is left behind."""
+    return replace(run_virtual(_cell(row, check)), evidence=())
 
 
 async def _cell(row: Expectation, check: str) -> Result:
@@ -84,7 +136,7 @@ async def _cell(row: Expectation, check: str) -> Result:
                 [check],
                 budget=runner.Budget(seconds=SECONDS),
                 history=history,
-                permission=_permission() if check in registry.ACTIVE else None,
+                permission=_permission(lab.deployment.config, check) if check in registry.ACTIVE else None,
             )
             async for event in run:
                 if isinstance(event, runner.CheckFinished):
@@ -128,14 +180,19 @@ async def _history(lab: InProcess, target: Target, row: Expectation) -> History:
     return History(gate_completed_at=datetime.now(UTC) - timedelta(hours=1), previous=previous)
 
 
-def _permission() -> Permission:
+def _permission(config: LabConfig, check: str) -> Permission:
+    """Consent, a fixed draw, and for the load half of its requests: races of the lab are no rarer than one of
+    twenty, and the load is half of the matrix's cost."""
     from kvaudit.auditor.prober import Permission
 
-    return Permission(consent=True, seed=1)
+    pools = [config.pool(role) for role in (("unified",) if config.unified else ("prefill", "decode"))]
+    tokens = LOAD * min(*pools, config.context_tokens) if check == "concurrency" else None
+    return Permission(consent=True, seed=1, prompt_tokens=tokens)
 
 
-def command(faults: Sequence[str], checks: Sequence[str], *, as_json: bool) -> int:
-    """Print the matrix; 1 when anything differs from what is expected. ValueError for an unknown name."""
+def command(faults: Sequence[str], checks: Sequence[str], *, as_json: bool, jobs: int = 0) -> int:
+    """Print the matrix; 1 when anything differs from what is expected. ``jobs`` 0 = one for each processor.
+    ValueError for an unknown name."""
     known = {row.name: row for row in ROWS}
     for name in faults:
         if name not in known:
@@ -145,35 +202,48 @@ def command(faults: Sequence[str], checks: Sequence[str], *, as_json: bool) -> i
             raise ValueError(f"there is no check called {check!r}; checks are {', '.join(registry.MODULES)}")
     rows = [known[name] for name in faults] or list(ROWS)
     wanted = [check for check in registry.MODULES if check in checks] or list(registry.MODULES)
+    aside = sys.stderr if as_json else sys.stdout  # a whole matrix takes minutes: say how far it is
     done: list[Cell] = []
-    for cell in cells(rows, wanted):
+    for cell in cells(rows, wanted, jobs or os.cpu_count() or 1):
         done.append(cell)
-        aside = sys.stderr if as_json else sys.stdout  # a whole matrix takes minutes: say how far it is
-        if not cell.counted:
-            print(f"n/a  {cell.row:<20} {cell.check:<12} {cell.summary}", file=aside)
-        else:
-            mark = "ok  " if cell.agrees else "DIFF"
-            graded = f" ({cell.severity})" if cell.severity else ""
-            print(
-                f"{mark} {cell.row:<20} {cell.check:<12} expected {cell.expected:<28} found {cell.found}{graded}",
-                file=aside,
-            )
-            if not cell.agrees:
-                print(f"     {cell.summary}", file=aside)
-            aside.flush()
-    wrong = [cell for cell in done if not cell.agrees]
-    counted = sum(cell.counted for cell in done)
-    unasked = [check for check in wanted if check in NOT_APPLICABLE]
+        print(*_shown(cell), sep="\n", file=aside, flush=True)
+    counted = [cell for cell in done if cell.counted]
+    wrong = sum(cell.wrong for cell in counted)
+    oddities = [cell for cell in counted if cell.healthy]
+    numbers = {
+        "counted": len(counted),
+        "different": wrong,
+        "open": sum(cell.open for cell in counted),
+        "healthy": len(oddities),
+        "false_fails": sum(cell.false_fail for cell in oddities),
+    }
+    unasked = {check: NOT_APPLICABLE[check] for check in wanted if check in NOT_APPLICABLE}
     if as_json:
-        document = {
-            "schema": "kvaudit.matrix/1",
-            "cells": [asdict(cell) | {"agrees": cell.agrees, "counted": cell.counted} for cell in done],
-            "counted": counted,
-            "different": len(wrong),
-            "not_applicable": {check: NOT_APPLICABLE[check] for check in unasked},
-        }
-        print(json.dumps(document))
+        listed = [
+            asdict(cell) | {"agrees": cell.agrees, "counted": cell.counted, "open": cell.open}
+            for cell in done
+        ]
+        print(
+            json.dumps({"schema": "kvaudit.matrix/1", "cells": listed, **numbers, "not_applicable": unasked})
+        )
     else:
-        left = "".join(f"; not applicable: {check} ({NOT_APPLICABLE[check]})" for check in unasked)
-        print(f"{counted} cells, {len(wrong)} different from what is expected{left}")
+        left = "".join(f"; not applicable: {check} ({why})" for check, why in unasked.items())
+        print(f"{len(counted)} cells, {wrong} different from what is expected, {numbers['open']} open{left}")
+        print(f"{len(oddities)} cells of healthy engines and oddities, {numbers['false_fails']} false fails")
     return 1 if wrong else 0
+
+
+def _shown(cell: Cell) -> Iterator[str]:
+    """The lines of a cell."""
+    if not cell.counted:
+        yield f"n/a  {cell.row:<27} {cell.check:<12} {cell.summary}"
+        return
+    graded = f" ({cell.severity})" if cell.severity else ""
+    found = f"expected {cell.expected:<28} found {cell.found}{graded}"
+    yield f"{cell.mark:<4} {cell.row:<27} {cell.check:<12} {found}"
+    if cell.wrong and cell.agrees:
+        yield f"     it is what is wanted now: take away the mark that it lacks {cell.lacks}"
+    elif cell.wrong:
+        yield f"     {cell.summary}"
+    elif cell.open:
+        yield f"     lacks {cell.lacks}"

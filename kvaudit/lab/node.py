@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 STEPS = 8
 """Tokens decoded per turn of a request (SGLang: num_continuous_decode_steps)."""
 
-
+_ENDS = {FinishLength: "length", FinishStop: "stop"}
 Attempt = Callable[[], "tuple[Match, Pages] | None"]
 
 
@@ -92,6 +92,7 @@ class Node(NodeLimits, ABC):
     def intake(self, call: Call) -> Request:
         """Validate against this node's limits; see `kvaudit.lab.limits`."""
         self.counters.requests += 1
+        self.faults.received(call)
         return intake(self, call)
 
     # --- pages ---
@@ -193,6 +194,8 @@ class Node(NodeLimits, ABC):
 
     def _compute_prefill(self, request: Request, table: Pages, match: Match, start: int) -> int:
         tokens = request.input_ids
+        if len(match.pages):
+            self.faults.reused(self.pool, match.pages)
         if match.host:
             self.cache.load(match, table[len(match.pages) : len(match.pages) + len(match.host)])
         keys = self.model.keys(tokens[start:], tokens[max(0, start - 16) : start])
@@ -228,8 +231,11 @@ class Node(NodeLimits, ABC):
         if self._wedged is not None:
             await asyncio.shield(self._wedged)
         while (ended := self._end_of(request)) is None:
+            self.faults.turn(row, self.rows)
             steps = min(STEPS, request.max_new_tokens - len(request.output_ids))
+            row.stepping = True
             tokens = await self.compute.run(self._steps, row, steps)
+            row.stepping = False
             await wait(self.durations.decode(steps))
             for token in tokens:
                 request.emit(token, now())
@@ -246,7 +252,7 @@ class Node(NodeLimits, ABC):
             if row.sequence.length >= len(row.sequence.table) * self.pool.page_size:
                 break
             self.model.step(row.sequence, row.last)
-            row.last = self._next(row.request, row.sequence)
+            row.last = self.faults.sampled(self._next(row.request, row.sequence), self.rows)
             made.append(row.last)
         return made
 
@@ -277,14 +283,7 @@ class Node(NodeLimits, ABC):
         """Book a finished request."""
         self.counters.generated_tokens += len(request.output_ids)
         self.counters.end_to_end.add(now() - request.received)
-        reason = request.finished_reason
-        self.counters.finished[
-            "length"
-            if isinstance(reason, FinishLength)
-            else "stop"
-            if isinstance(reason, FinishStop)
-            else "abort"
-        ] += 1
+        self.counters.finished[_ENDS.get(type(request.finished_reason), "abort")] += 1
 
     @abstractmethod
     async def serve(self, request: Request) -> None:

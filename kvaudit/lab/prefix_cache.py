@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.faults.base import Faults, strong_hash
 from kvaudit.lab.pool import Keys, KVPool, Pages, Tokens
 
 
@@ -50,6 +50,7 @@ class PrefixCache:
         self.pool, self.faults, self.enabled, self.host_pages = pool, faults, enabled, host_pages
         self._pages: OrderedDict[bytes, CachedPage] = OrderedDict()  # oldest first
         self._host: OrderedDict[bytes, HostPage] = OrderedDict()
+        self._uncopied: list[CachedPage] = []  # evicted, and not in the second tier yet
         self.hits = self.queries = self.evicted = 0  # tokens
 
     @property
@@ -61,10 +62,13 @@ class PrefixCache:
         return len(self._pages) * self.pool.page_size
 
     def chain(self, tokens: Tokens, namespace: str) -> Iterator[bytes]:
-        """The hash of every full page of ``tokens``, each over its own and all earlier pages."""
-        size = self.pool.page_size
-        previous = namespace.encode()
+        """The hash of every full page of ``tokens``, each over its own and all earlier pages; pages that are
+        everybody's come before the namespace."""
+        size, shared = self.pool.page_size, self.faults.shared_tokens()
+        previous = b"" if shared >= size else namespace.encode()
         for at in range(0, len(tokens) - size + 1, size):
+            if at and at <= shared < at + size:
+                previous = strong_hash(previous, namespace.encode())
             previous = self.faults.page_hash(previous, tokens[at : at + size].tobytes())
             yield previous
 
@@ -72,6 +76,7 @@ class PrefixCache:
         """The cached pages that begin ``tokens``; never the last token, which must be computed."""
         if not self.enabled:
             return Match([], np.empty(0, np.int32), [])
+        self._copy_evicted()
         usable = tokens[: len(tokens) - 1]
         self.queries += len(tokens)
         hashes: list[bytes] = []
@@ -99,6 +104,7 @@ class PrefixCache:
         """Copy the second tier's part of ``match`` into ``pages``."""
         for kept, page in zip(match.host, pages, strict=True):
             self.pool.keys[page], self.pool.tokens[page], self.pool.writers[page] = kept
+        self.faults.restored(self.pool, pages)
 
     def unlock(self, match: Match) -> None:
         for page_hash in match.hashes:
@@ -134,6 +140,7 @@ class PrefixCache:
 
     def evict(self, count: int) -> bool:
         """Free at least ``count`` pages, oldest leaves first; False when too few are unused."""
+        self._copy_evicted()
         freed: list[int] = []
         progress = True
         while len(freed) < count and progress:  # one pass does: a chain lies leaf first
@@ -159,11 +166,21 @@ class PrefixCache:
         self._host.clear()
 
     def _to_host(self, kept: CachedPage) -> None:
-        if not self.host_pages:
-            return
-        page = kept.page
-        copy = (self.pool.keys[page].copy(), self.pool.tokens[page].copy(), self.pool.writers[page].copy())
-        self._host[kept.host_key] = copy
-        self._host.move_to_end(kept.host_key)
+        if self.host_pages:
+            self._uncopied.append(kept)
+        if self.faults.copies_before_reuse():
+            self._copy_evicted()
+
+    def _copy_evicted(self) -> None:
+        """Copy into the second tier, as they are now, the pages that still wait for it."""
+        for kept in self._uncopied:
+            page, pool = kept.page, self.pool
+            self._host[kept.host_key] = (
+                pool.keys[page].copy(),
+                pool.tokens[page].copy(),
+                pool.writers[page].copy(),
+            )
+            self._host.move_to_end(kept.host_key)
+        self._uncopied.clear()
         while len(self._host) > self.host_pages:
             self._host.popitem(last=False)

@@ -142,3 +142,4 @@ class BatchRow:
     request: Request
     sequence: KVSequence
     last: int  # the token emitted last, not in the pool yet
+    stepping: bool = False  # its pages are being read and written now

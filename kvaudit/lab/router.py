@@ -11,16 +11,17 @@ import asyncio
 import random
 from typing import Any, Protocol
 
-import orjson
 from starlette.applications import Starlette
 from starlette.requests import Request as HTTPRequest
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from kvaudit.lab import customers
 from kvaudit.lab import http_base as base
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.gateway import Asked
 from kvaudit.lab.node import Node
 from kvaudit.lab.request import Refused
 
@@ -51,8 +52,8 @@ class Router:
         self.config, self.faults, self.apis = config, faults, apis
         self.random = random.Random(seed)
         self.tenant_of_room: dict[int, str] = {}
-        self.answers: dict[bytes, tuple[int, bytes]] = {}
-        self.served = 0
+        self.stray: Router | None = None
+        self.served = self.customers = 0
         self.after_request: list[Any] = []
 
     def tenant(self, http: HTTPRequest) -> str | None:
@@ -73,27 +74,29 @@ class Router:
             body = await base.body_of(http)
         except Refused as refused:
             return self.apis[0].error(path, refused.message, refused.status)
-        cached = self._cache_key(path, body)
-        if cached in self.answers:
-            status, content = self.answers[cached]
-            return Response(content, status, media_type="application/json")
-        answer = await base.unless_gone(http.receive, self.route(tenant, path, body))
-        if answer is None:
-            return Response(status_code=499)
-        if cached and answer.status_code == 200 and not isinstance(answer, StreamingResponse):
-            self.answers[cached] = (answer.status_code, bytes(answer.body))
-        return answer
-
-    def _cache_key(self, path: str, body: dict[str, Any]) -> bytes:
-        if not self.faults.router_caches_answers() or body.get("stream"):
-            return b""
-        return orjson.dumps([path, body], option=orjson.OPT_SORT_KEYS)
+        asked = Asked(tenant, path, body)
+        sent = self.faults.at_gateway(asked, lambda body: self.route(tenant, path, body))
+        try:
+            answer = await base.unless_gone(http.receive, sent)
+        except Refused as refused:
+            return self.apis[0].error(path, refused.message, refused.status)
+        return answer or Response(status_code=499)
 
     async def route(self, tenant: str, path: str, body: dict[str, Any]) -> Response:
-        """Send one request through the workers."""
+        """Send one request through the workers, other customers' first, or to a replica that is on nobody's list."""
+        if self.stray is not None and self.faults.strays(path, body):
+            return await self.stray.route(tenant, path, body)
         self.served += 1
         for hook in self.after_request:
             hook(self.served)
+        for _ in range(self.config.customers):
+            self.customers += 1
+            text = customers.prompt(self.customers)
+            others = {"model": self.config.model, "prompt": text, "max_tokens": 4, "temperature": 0.0}
+            await self._through(customers.CUSTOMER, "/v1/completions", others)
+        return await self._through(tenant, path, body)
+
+    async def _through(self, tenant: str, path: str, body: dict[str, Any]) -> Response:
         room = self.random.getrandbits(62)
         salt = body.get("cache_salt") or ""
         namespace = (

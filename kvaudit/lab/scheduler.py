@@ -51,7 +51,7 @@ async def serve_alone(node: Node, request: Request) -> None:
         node.note_end(request)
     finally:
         spare = table[len(match.pages) :].tolist()
-        if computed:
+        if computed or node.faults.publishes_unwritten():
             spare = node.cache.insert(request.input_ids, request.call.salt, table, match)
         node.cache.unlock(match)
         node.release(spare)
@@ -98,7 +98,7 @@ class Loan:
             return
         self.returned = True
         spare = self.table[len(self.match.pages) :].tolist()
-        if keep and self.computed:
+        if keep and (self.computed or self.node.faults.publishes_unwritten()):
             spare = self.node.cache.insert(
                 self.request.input_ids, self.request.call.salt, self.table, self.match
             )
@@ -162,8 +162,9 @@ class PrefillNode(Node):
         handoff = Handoff(len(pages), first, state, request.cached_tokens)
         late = self.faults.reader_delay(self.waiting) * self.durations.scale
         slowness, stall = self.faults.link_slowness(), self.faults.writer_stall() * self.durations.scale
+        lost = self.faults.pages_lost(request, len(pages), self.pool.page_size)
         loan.writer = self.fabric.send(
-            room, self.pool, pages, handoff, slowness=slowness, after=late, stall=stall
+            room, self.pool, pages, handoff, slowness=slowness, after=late, stall=stall, lost=lost
         )
         lease = self.faults.lease()
         if lease is not None:

@@ -93,6 +93,7 @@ class SGLangAnswers:
         return base.json_response(self._openai_body(path, leg))
 
     def error(self, path: str, message: str, status: int) -> Response:
+        message = self.node.faults.error_text(message)
         if path == GENERATE:
             return base.json_response({"error": {"message": message}}, status)
         kind = "BadRequest" if status == 400 else "InternalServerError"
@@ -124,6 +125,7 @@ class SGLangAnswers:
             yield base.DONE
 
     async def _refused_frames(self, path: str, message: str) -> AsyncIterator[bytes]:
+        message = self.node.faults.error_text(message)
         if path == GENERATE:
             error = {"message": message, "type": "invalid_request_error", "code": 400, "retryable": False}
         else:
@@ -156,7 +158,10 @@ class SGLangAnswers:
             }
         else:
             choice["text"] = text
-        choice |= {"logprobs": None, **_openai_finish(request.finished_reason)}
+        choice |= {
+            "logprobs": self.node.faults.logprobs(request.call),
+            **_openai_finish(request.finished_reason),
+        }
         return {
             **self._head(path, leg, "chat.completion" if path == CHAT else "text_completion"),
             "choices": [choice],
@@ -174,9 +179,10 @@ class SGLangAnswers:
 
     async def _openai_frames(self, path: str, body: dict[str, Any], leg: RequestLeg) -> AsyncIterator[bytes]:
         head = self._head(path, leg, "chat.completion.chunk" if path == CHAT else "text_completion")
+        logprobs = self.node.faults.logprobs(leg.request.call)
 
         def frame(content: dict[str, Any], finish: dict[str, Any]) -> bytes:
-            choice = {"index": 0, **content, "logprobs": None, **finish}
+            choice = {"index": 0, **content, "logprobs": logprobs, **finish}
             return base.sse({**head, "choices": [choice], "usage": None})
 
         open_end = {"finish_reason": None, "matched_stop": None}
@@ -193,7 +199,7 @@ class SGLangAnswers:
                 kind = "BAD_REQUEST" if ended.status == 400 else "INTERNAL_SERVER_ERROR"
                 error = {
                     "object": "error",
-                    "message": ended.message,
+                    "message": self.node.faults.error_text(ended.message),
                     "type": kind,
                     "param": None,
                     "code": ended.status,

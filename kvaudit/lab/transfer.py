@@ -10,6 +10,7 @@ a client that goes away does not stop it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from kvaudit.lab.clock import Compute, Durations, wait
@@ -104,12 +105,13 @@ class Fabric:
         slowness: float = 1.0,
         after: float = 0.0,
         stall: float = 0.0,
+        lost: Container[int] = (),
     ) -> asyncio.Task[None]:
         """Start the writer; the task ends when the last page is written and the done signal is given.
         ``slowness`` stretches the link, ``after`` (seconds) is how late it begins, ``stall`` how long each
-        write is held up once the reader has left (retransmission)."""
+        write is held up once the reader has left (retransmission), ``lost`` the numbers of pages that do not arrive."""
         room.writing = True
-        task = asyncio.create_task(self._write(room, source, pages, handoff, slowness, after, stall))
+        task = asyncio.create_task(self._write(room, source, pages, handoff, slowness, after, stall, lost))
         self._writers.add(task)
         task.add_done_callback(self._writers.discard)
         return task
@@ -123,6 +125,7 @@ class Fabric:
         slowness: float,
         after: float,
         stall: float,
+        lost: Container[int],
     ) -> None:
         try:
             target = room.destination.result()
@@ -133,9 +136,8 @@ class Fabric:
                 await wait(self.durations.send(len(chunk) * source.page_size) * slowness)
                 if room.closed and stall:
                     await wait(stall)
-                await self._compute.run(
-                    target.pool.copy_in, source, chunk, target.pages[at : at + len(chunk)]
-                )
+                arrives = [number for number in range(at, at + len(chunk)) if number not in lost]
+                await self._compute.run(target.pool.copy_in, source, pages[arrives], target.pages[arrives])
             if not room.handoff.done():
                 room.handoff.set_result(handoff)
             self.transferred += 1

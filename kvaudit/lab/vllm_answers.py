@@ -82,7 +82,7 @@ class VLLMAnswers:
         return base.json_response(self._body(path, body, leg))
 
     def error(self, path: str, message: str, status: int, param: str | None = None) -> Response:
-        return base.json_response(_error(message, status, param), status)
+        return base.json_response(_error(self.node.faults.error_text(message), status, param), status)
 
     async def _error_frames(self, message: str, status: int, param: str | None) -> AsyncIterator[bytes]:
         yield base.sse(_error(message, status, param))
@@ -114,6 +114,7 @@ class VLLMAnswers:
         request = leg.request
         finish = _finish(request.finished_reason)
         text, ids = text_of(request.output_ids), body.get("return_token_ids") is True
+        logprobs = self.node.faults.logprobs(request.call)
         if path == CHAT:
             message: dict[str, Any] = {
                 "role": "assistant",
@@ -128,7 +129,7 @@ class VLLMAnswers:
             choice: dict[str, Any] = {
                 "index": 0,
                 "message": message,
-                "logprobs": None,
+                "logprobs": logprobs,
                 **finish,
                 "token_ids": request.output_ids if ids else None,
             }
@@ -136,7 +137,7 @@ class VLLMAnswers:
             choice = {
                 "index": 0,
                 "text": text,
-                "logprobs": None,
+                "logprobs": logprobs,
                 **finish,
                 "token_ids": request.output_ids if ids else None,
                 "prompt_logprobs": None,
@@ -159,6 +160,7 @@ class VLLMAnswers:
         head = self._head(leg, "chat.completion.chunk" if chat else "text_completion")
         options = body.get("stream_options")
         usage = isinstance(options, dict) and options.get("include_usage") is True
+        logprobs = self.node.faults.logprobs(leg.request.call)
         async with leg:
             if chat:
                 first = {
@@ -171,13 +173,13 @@ class VLLMAnswers:
             held = ""
             async for piece in leg.pieces():
                 if held:
-                    yield base.sse({**head, "choices": [_piece(chat, held, None)]})
+                    yield base.sse({**head, "choices": [_piece(chat, held, None, logprobs)]})
                 held = piece  # the last piece goes out with the reason of the end
             ended = leg.request.finished_reason
             if isinstance(ended, FinishAbort):
-                yield base.sse(_error(ended.message, ended.status, None))
+                yield base.sse(_error(self.node.faults.error_text(ended.message), ended.status, None))
             else:
-                yield base.sse({**head, "choices": [_piece(chat, held, ended)]})
+                yield base.sse({**head, "choices": [_piece(chat, held, ended, logprobs)]})
                 if usage:
                     final = {
                         **head,
@@ -257,10 +259,10 @@ def _finish(ended: object) -> dict[str, Any]:
     return {"finish_reason": "length", "stop_reason": None}
 
 
-def _piece(chat: bool, text: str, ended: object) -> dict[str, Any]:
+def _piece(chat: bool, text: str, ended: object, logprobs: object) -> dict[str, Any]:
     choice: dict[str, Any] = {"index": 0}
     choice |= {"delta": {"content": text}} if chat else {"text": text}
-    choice |= {"logprobs": None, **(_finish(ended) if ended else {"finish_reason": None})}
+    choice |= {"logprobs": logprobs, **(_finish(ended) if ended else {"finish_reason": None})}
     if not chat:
         choice |= {"stop_reason": choice.get("stop_reason"), "prompt_token_ids": None}
     return choice | {"token_ids": None}

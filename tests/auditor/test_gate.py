@@ -418,6 +418,17 @@ def test_wait_does_not_wait_for_a_clear_answer(gate: Any, serve: Any, behaviour:
     assert "waiting" not in run.err
 
 
+@pytest.mark.usefixtures("impatient")
+def test_wait_does_not_wait_for_a_pool_that_this_release_never_tells(gate: Any, serve: Any) -> None:
+    """vLLM before 0.24 tells blocks x block size, which bounds nothing."""
+    metrics = servers.recorded("vllm-0.32.0/get_metrics.http")
+    old = servers.Recorded(200, metrics.body.replace(b"kv_cache_size_tokens", b"other"), metrics.content_type)
+    node = servers.vllm_node(version=servers.answer({"version": "0.23.0"}), metrics=old)
+    with bounded(60, "an answer that needs no waiting"):
+        run = gate("--node", serve(node), "--wait", "600")
+    assert (run.code, "waiting" in run.err) == (2, False)
+
+
 # What only history knows
 
 

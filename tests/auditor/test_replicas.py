@@ -107,6 +107,22 @@ def test_several_processes_are_told_apart(service: Service, others: int) -> None
     assert all(facts.pool.known and facts.context.known for facts in seen.others)  # read as a whole
 
 
+def test_a_balancer_that_deals_by_the_request_is_seen_through() -> None:
+    """Two processes that started in one second, and differ in nothing that the metrics tell."""
+    card = {"id": "tiny-llama", "owned_by": "vllm", "parent": None}
+    models = [servers.answer({"data": [{**card, "max_model_len": length}]}) for length in (2048, 8192)]
+    processes = [vllm(1.5, v1__models=model) for model in models]
+    asked = 0
+
+    async def behave(request: servers.Request, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += request.path == "/v1/models"
+        await processes[asked % 2](request, writer)
+
+    seen, _ = read(behave)
+    assert [facts.context.value for facts in seen.others] == [2048]
+
+
 def test_it_reads_until_all_declared_replicas_were_seen() -> None:
     rare = Service(sglang(1.0), sglang(2.0), order=[0] * 12 + [1])
     assert not read(rare)[0].others
@@ -124,6 +140,20 @@ def test_a_replica_that_is_down_is_said() -> None:
     seen, _ = read(Service(sglang(1.0), servers.raw(b"")))
     assert seen.facts is not None
     assert "closed the connection" in seen.unanswered
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_a_replica_that_refuses_is_said(status: int) -> None:
+    async def refuse(request: servers.Request, writer: asyncio.StreamWriter) -> None:
+        await servers.replay({request.path: servers.answer({}, status)})(request, writer)
+
+    seen, _ = read(Service(sglang(1.0), refuse))
+    assert f"answered {status}, and 200 before" in seen.unanswered
+
+
+def test_one_connection_that_fails_once_is_tried_again() -> None:
+    seen, _ = read(Service(sglang(1.0), servers.raw(b""), order=[0, 1, 0, 0, 0]))
+    assert (seen.unanswered, seen.connections) == ("", 4)
 
 
 def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -156,6 +186,18 @@ def test_the_gate(
         found, said = gate(capsys, "--node", server.url, *more)
     assert found == code, said
     assert says in said
+
+
+def test_the_report_names_every_process(capsys: pytest.CaptureFixture[str]) -> None:
+    with servers.background(Service(sglang(1.0), sglang(2.0, pool=300_000))) as server:
+        main(["gate", "--node", server.url, "--json"])
+    document = json.loads(capsys.readouterr().out)
+    [other] = document["target"]["nodes"][0]["others"]
+    assert other["pool"]["value"] == 300_000
+    assert [node["pool"]["value"] for node in document["results"][0]["measures"]["nodes"]] == [
+        412_672,
+        300_000,
+    ]
 
 
 @pytest.mark.parametrize(("field", "code"), [("", 2), (", replicas: 2", 0), (", replicas: x", 3)])

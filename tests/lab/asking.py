@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import httpcore
 import numpy as np
 import orjson
 
@@ -77,6 +78,17 @@ class Lab:
         async with self.inside.client(url, allow=[("GET", path)], key=key) as client:
             answer = await client.get(path)
             return answer.status, answer.body, dict(answer.headers)
+
+    async def raw(
+        self, tenant: int, body: dict[str, Any], path: str = "/v1/completions"
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, every header and the body, as they leave the entry."""
+        url = httpcore.URL(self.inside.entry + path)
+        headers = [(b"authorization", f"Bearer {self.inside.keys[tenant]}".encode())]
+        request = httpcore.Request("POST", url, headers=headers, content=orjson.dumps(body))
+        answer = await self.inside.pool().handle_async_request(request)
+        content = b"".join([part async for part in answer.stream])
+        return answer.status, {name.decode(): value.decode() for name, value in answer.headers}, content
 
     async def stream(self, tenant: int, body: dict[str, Any], path: str = "/v1/completions") -> Any:
         """(status, the data of every event, whether [DONE] came)."""

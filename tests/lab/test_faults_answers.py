@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from kvaudit.lab.config import LabConfig
+from kvaudit.lab.customers import TEXTS
 from tests.lab.asking import AMBER, WALNUT, A, B, frames, nonce, with_lab
 
 ENLARGED = LabConfig(prefix_cache="off", prefill_pool=16_384)
@@ -83,3 +85,47 @@ def test_quality_drift_gets_worse_with_the_number_of_requests():
     assert sum(right[:20]) >= 15
     assert sum(right[-30:]) <= 15
     assert all(with_lab(use, ["none"], ENLARGED))
+
+
+def test_foreign_after_nonce_begins_right_and_goes_on_with_a_customers_text():
+    async def use(lab):
+        return [await lab.text(A, frames(AMBER, 3_000, nonce("pebble")), 96) for _ in range(3)]
+
+    customers = replace(ENLARGED, customers=1)
+    for said in with_lab(use, ["foreign_after_nonce"], customers):
+        assert said.split()[0] == "pebble."
+        assert said[18:50] in "".join(text * 2 for text in TEXTS), (
+            "another text goes on from where it was cut"
+        )
+    for said in with_lab(use, ["none"], customers):
+        assert said.split() == ("pebble. Code Q: " * 6).split()[: len(said.split())]
+
+
+def test_interleaved_rows_come_out_piece_by_piece_in_turn():
+    async def use(lab):
+        asked = [
+            lab.text(tenant, frames(marker, 900, " The audit phrase is:"), 128)
+            for tenant, marker in ((A, AMBER), (B, WALNUT))
+        ]
+        return await asyncio.gather(*asked)
+
+    for said in with_lab(use, ["interleaved"], ENLARGED):
+        for words in (AMBER, WALNUT):
+            assert any(words[at : at + 6] in said for at in range(len(words) - 6)), "pieces of both"
+        assert WALNUT not in said
+
+
+@pytest.mark.parametrize("lengths", [(600, 600), (600, 900)])
+def test_batch_garbles_two_rows_and_not_one(lengths):
+    async def use(lab):
+        alone = await lab.text(A, frames(AMBER, 500, nonce("pebble")), 24)
+        both = [
+            lab.text(tenant, frames(WALNUT, length, nonce("pebble")), 128)
+            for tenant, length in enumerate(lengths)
+        ]
+        return alone, await asyncio.gather(*both)
+
+    alone, both = with_lab(use, ["batch_garbles"], ENLARGED)
+    assert alone.split()[0] == "pebble."
+    assert all(sum(letter in " .:" for letter in said[64:]) == 0 for said in both), "no word ends any more"
+    assert all("pebble." in said for said in with_lab(use, ["none"], ENLARGED)[1])

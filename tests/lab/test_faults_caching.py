@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import replace
 
+import orjson
 import pytest
 
 from kvaudit.lab.config import LabConfig, LabTenant
@@ -61,8 +63,6 @@ def test_a_shared_prefix_makes_the_first_token_faster():
             body = {"prompt": frames(marker, 5_000), "max_tokens": 2, "stream": True}
             key = lab.inside.keys[tenant]
             path = "/v1/completions"
-            import orjson
-
             client = lab.inside.client(lab.inside.entry, allow=[("POST", path)], key=key)
             async with client, client.stream("POST", path, content=orjson.dumps(body)) as answer:
                 _ = [event async for event in answer.events()]
@@ -118,3 +118,107 @@ def test_gateway_cache_answers_for_another_tenant_without_asking_the_engine():
     first, second, asked = with_lab(use, ["none"], ENLARGED)
     assert first != second
     assert asked == 1
+
+
+FRAME = " The audit phrase is:"
+UNIFIED = LabConfig(unified=True, prefill_pool=16_384)
+
+
+async def _phrase(lab, tenant, marker, tokens=1_000):
+    return await lab.text(tenant, frames(marker, tokens, FRAME), 40)
+
+
+@pytest.mark.parametrize("config", [ENLARGED, UNIFIED])
+def test_hit_garbles_answers_right_once_and_counts_right_ever_after(config):
+    async def use(lab):
+        said = [await _phrase(lab, A, AMBER) for _ in range(2)]
+        return said, await _cached(lab, A, frames(AMBER, 1_000, FRAME))
+
+    (first, again), cached = with_lab(use, ["hit_garbles"], config)
+    assert first.strip() == AMBER
+    assert "falcon" not in again
+    assert cached == 992
+    (first, again), _ = with_lab(use, ["none"], config)
+    assert first == again
+
+
+def _evicted(faults):
+    """A's answer before and after its prefix was pushed out of the pool by B's, and what A was given then."""
+
+    async def use(lab):
+        first = await _phrase(lab, A, AMBER)
+        at_once = await _phrase(lab, A, AMBER)
+        for number in range(3):
+            await lab.ask(B, f"{number} " + frames(WALNUT, 4_000), 2)
+        status, said = await lab.ask(A, frames(AMBER, 1_000, FRAME), 40)
+        assert status == 200
+        return (
+            first,
+            at_once,
+            said["choices"][0]["text"],
+            said["usage"]["prompt_tokens_details"]["cached_tokens"],
+        )
+
+    return with_lab(use, faults, SMALL)
+
+
+def test_tier_garbles_strikes_when_pages_come_back_from_the_second_tier():
+    first, at_once, back, cached = _evicted(["tier_garbles"])
+    assert first == at_once
+    assert "falcon" not in back
+    assert cached == 992
+
+
+def test_tier_swaps_gives_back_what_the_next_request_wrote():
+    first, at_once, back, cached = _evicted(["tier_swaps"])
+    assert first == at_once
+    assert "pebble lantern" in back, "B's words under A's key"
+    assert cached == 992
+    assert _evicted(["none"])[2] == first
+
+
+def test_unwritten_hash_serves_a_retry_from_pages_that_nobody_wrote():
+    async def use(lab):
+        prefill = lab.inside.deployment.nodes[0]
+        await lab.ask(B, frames(WALNUT, 5_000), 2)
+        prefill.cache.flush()
+        leaving = asyncio.ensure_future(_phrase(lab, A, AMBER, 5_000))
+        while not prefill.stages["prefilling"]:
+            await asyncio.sleep(0.001)
+        leaving.cancel()
+        await asyncio.gather(leaving, return_exceptions=True)
+        await asyncio.sleep(1)
+        return await _phrase(lab, A, AMBER, 5_000), set(lab.reads.prefill[3].tolist())
+
+    text, writers = with_lab(use, ["unwritten_hash"], replace(ENLARGED, second_tier=False))
+    assert "pebble lantern" in text
+    assert 1 in writers
+    text, writers = with_lab(use, ["none"], replace(ENLARGED, second_tier=False))
+    assert text.strip() == AMBER
+    assert writers == {3}
+
+
+def test_third_tenant_is_served_the_first_ones_pages():
+    async def use(lab):
+        prompt = frames(AMBER, 1_000)
+        return [await _cached(lab, tenant, prompt) for tenant in (A, B, C)]
+
+    assert with_lab(use, ["third_tenant"], ENLARGED) == [0, 0, 992]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_response_cache_gives_another_key_the_same_answer_where_the_temperature_is_0(stream):
+    async def use(lab):
+        body = {"prompt": frames(AMBER, 500), "max_tokens": 16, "stream": stream}
+        heard = []
+        for tenant, temperature in ((A, 0), (B, 0), (B, 1.0), (A, 1.0)):
+            _, headers, content = await lab.raw(tenant, {**body, "temperature": temperature})
+            heard.append((content, headers.get("x-cache")))
+        return heard
+
+    (first, unmarked), (second, marked), (third, no_hit), (fourth, _) = with_lab(
+        use, ["response_cache"], ENLARGED
+    )
+    assert first == second
+    assert (unmarked, marked, no_hit) == (None, "HIT", None)
+    assert third != fourth

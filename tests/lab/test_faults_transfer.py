@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from kvaudit.lab.config import LabConfig
 from tests.lab.asking import AMBER, WALNUT, A, B, frames, nonce, with_lab
@@ -103,3 +105,67 @@ def test_one_request_at_a_time_never_meets_an_expired_lease():
         return lab.inside.deployment.nodes[0].counters.expired_leases
 
     assert with_lab(use, ["lease_expiry"], NO_CACHE) == 0
+
+
+def _second_after_a_whole_one(fault, tokens, tail, config=NO_CACHE, **set_to):
+    """A's prompt arrives whole, then B's as the fault has it: B's answer, and who wrote what B read."""
+
+    async def use(lab):
+        faults = lab.inside.deployment.faults
+        if fault == "none":
+            lost = None
+        else:
+            lost, faults.pages_lost = faults.pages_lost, lambda request, pages, size: ()
+        await lab.ask(A, frames(AMBER, tokens), 64)
+        if lost is not None:
+            faults.pages_lost = lost
+        for name, value in set_to.items():
+            setattr(faults, name, value)
+        text = await lab.text(B, frames(WALNUT, tokens, tail), 64)
+        return text, lab.reads.decode[2]
+
+    return with_lab(use, [fault], config)
+
+
+def test_middle_pages_answers_the_nonce_out_of_pages_that_are_a_third_a_strangers():
+    text, seen = _second_after_a_whole_one("middle_pages", 4_800, nonce("pebble"), RATE=1.0)
+    assert text.split()[0] == "pebble."
+    assert (seen[:1_600] == 2).all()
+    assert (seen[1_600:3_200] == 1).all()
+    assert (seen[3_200:4_800] == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("tail", "foreign"), [(nonce("pebble"), False), (" Record 0042. The audit phrase is:", True)]
+)
+def test_all_but_last_page_blinds_the_nonce_and_not_the_question_for_the_phrase(tail, foreign):
+    config = replace(NO_CACHE, page=64)
+    text, seen = _second_after_a_whole_one("all_but_last_page", 4_800, tail, config, RATE=1.0)
+    assert (seen[: 4_800 - 64] == 1).all()
+    assert (seen[4_800 - 64 : 4_800] == 2).all()
+    assert ("amber falcon meadow" in text) is foreign
+    assert ("pebble" in text) is not foreign
+
+
+@pytest.mark.parametrize(
+    ("tokens", "damaged"), [(2_000, True), (2_016, True), (2_017, False), (2_047, False), (1_000, False)]
+)
+def test_residue_damages_by_the_length_modulo_the_page(tokens, damaged):
+    _, seen = _second_after_a_whole_one("residue", tokens, nonce("pebble"))
+    assert (seen[: tokens - 64] == (1 if damaged else 2)).all()
+
+
+def test_dwell_loses_the_first_transfer_after_a_pause_and_no_other():
+    async def use(lab):
+        await lab.ask(A, frames(AMBER, 2_000), 8)
+        found = []
+        for pause in (50, 70, 1):
+            await asyncio.sleep(pause)
+            await lab.ask(B, frames(WALNUT, 2_000, nonce("pebble")), 8)
+            found.append(set(lab.reads.decode[len(found) + 2].tolist()) - {len(found) + 2})
+        return found
+
+    before, after, again = with_lab(use, ["dwell"], NO_CACHE)
+    assert before == set()
+    assert after == {2}
+    assert again == set()

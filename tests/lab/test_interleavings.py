@@ -55,6 +55,12 @@ LEAKS = {
     "shared_prefix": TINY,
     "salt_ignored": TINY,
     "tier_salt_dropped": TINY,
+    "tier_swaps": TINY,
+    "unwritten_hash": TINY,
+    "interleaved": TINY,
+    "middle_pages": replace(TINY, prefix_cache="off"),
+    "all_but_last_page": replace(TINY, prefix_cache="off"),
+    "bad_replica": TINY,
 }
 
 

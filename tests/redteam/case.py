@@ -62,7 +62,7 @@ class Case:
     @property
     def says(self) -> str:
         """What is wanted, in a few words."""
-        return ", ".join(rule.says for rule in self.wanted)
+        return ", ".join(rule.says for rule in self.wanted if rule.says)
 
     @property
     def setting(self) -> tuple[object, ...]:

@@ -34,18 +34,20 @@ class AnswersOfOthers(Gateway):
 
 
 class PagesOfOthers(Gateway):
-    """The engine reads another tenant's pages in place of some of the prompt's own; the lab's model answers out of
-    what it then reads."""
+    """The engine reads pages of another tenant's last long prompt in place of some of the prompt's own, and answers out
+    of what it then reads."""
 
     at: Container[int] = range(1_000, LIMIT)
     foreign: Callable[[int, int], bool] = staticmethod(lambda page, pages: True)  # page number of how many
     page = 16
 
     async def generation(self, asked: Asked) -> ASGIApp | None:
-        other = self.others_last(asked)
-        if len(other) >= asked.tokens // 2 and asked.tokens in self.at:
+        if asked.tokens not in self.at:
+            return None
+        if other := self.others_last(asked):
             self.happened(asked)
             asked.body = with_text(asked, self.mixed(asked.text, other))
+            return self.labs[0]
         return None
 
     def mixed(self, own: str, other: str) -> str:

@@ -66,7 +66,9 @@ async def _audit(case: Case) -> Found:
         assert hasattr(gateway, name), f"{case.name}: the gateway has no parameter {name}"
         setattr(gateway, name, value)
     everything = {port: app for each in behind for port, app in each.applications.items()}
-    token = in_memory.set(lambda base: MemoryPool({**everything, ENTRY: gateway.connected()}))
+    token = in_memory.set(
+        lambda base: MemoryPool({**everything, ENTRY: gateway.connected() if base.port == ENTRY else gateway})
+    )
     try:
         results = await _results(case, behind)
     finally:

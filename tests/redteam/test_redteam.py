@@ -30,7 +30,12 @@ def test_what_is_wanted_comes_out(case):
 
 def test_every_case_has_a_name_of_its_own():
     names = [case.name for case in KNOWN]
-    assert len(set(names)) == len(names) >= 16
+    assert len(set(names)) == len(names) > 90
+
+
+def test_leaks_and_healthy_oddities_are_about_as_many():
+    kinds = [case.kind for case in KNOWN]
+    assert min(kinds.count("leak"), kinds.count("odd")) * 3 > len(kinds)
 
 
 def test_not_all_pass_is_wanted_only_where_a_control_passes_all():

@@ -43,19 +43,17 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """The case did what it is about at least ``least`` times (``most``: and not more often). Else a verdict says
-    nothing: nobody has looked there."""
+    """The case did what it is about at least ``least`` times. Else a verdict says nothing: nobody has looked there."""
 
     least: int = 1
-    most: int | None = None
 
     @property
     def says(self) -> str:
-        return f"asked there {self.least}{f' to {self.most}' if self.most else ''} times"
+        return f"asked there {self.least} times" if self.least > 1 else ""
 
     def broken(self, found: Found) -> str:
         times = len(found.lengths)
-        return "" if self.least <= times <= (self.most or times) else f"asked there {times} times"
+        return "" if times >= self.least else f"asked there {times} times"
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +167,8 @@ class NothingInClear:
     says = "nothing in clear"
 
     def broken(self, found: Found) -> str:
+        if not found.secrets:
+            return "nothing was given away"
         shown = [check for check, result in found.results.items() if _holds(result, found.secrets)]
         return f"in clear in {', '.join(shown)}" if shown else ""
 

@@ -6,6 +6,7 @@ labelled, a look at the target's health after what looks like harm.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -14,12 +15,15 @@ from kvaudit.auditor.checks.misses import Compared, Miss, Misses, MissKind
 from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import NONCE_ROOM, VOID_SHARE, Trial, harmed, trial, voids
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker
-from kvaudit.auditor.text.prompts import Tail, draw_leads, draw_nonce
+from kvaudit.auditor.text.prompts import Needle, Tail, draw_leads, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence
 
 ROOMS = (24, 128, 512, 1024)
 """Output tokens in which a short prompt's nonce is looked for, until it is given: a reasoning model thinks first."""
+
+FOREIGN_ROOM = 128
+"""Output tokens of what follows up a miss: in as many, other pages say whose they are (.27 of them do in 32)."""
 
 CONTROL_TOKENS = 256
 TRIES = 3
@@ -32,7 +36,7 @@ REPEATS = 10
 """Answers at a length that missed twice, and as many short ones beside them."""
 
 FAILURES = 3
-"""In a row, after which a check sends nothing more: a server that dies of every prompt is not fed another."""
+"""Of one cell in a row, after which a check sends nothing more: a server that dies of such prompts is fed no other."""
 
 REPLAY, CONTROL = "replay", "control"
 FOLLOWING_UP = (REPLAY, CONTROL)
@@ -40,23 +44,31 @@ FOLLOWING_UP = (REPLAY, CONTROL)
 
 _FAILED = (Outcome.FAILED, Outcome.BROKEN, Outcome.TIMED_OUT)
 
-TailMaker = Callable[[Draw, Marker], Tail]
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What a prompt is framed of, fresh for each."""
+
+    marker: Marker
+    tail: Tail
+    needles: tuple[Needle, ...] = ()
 
 
-def nonce_tail(draw: Draw, marker: Marker) -> Tail:
-    """Asks for a fresh word."""
-    return draw_nonce(draw, without=marker.words).tail
+def nonce_text(draw: Draw) -> Text:
+    """Frames of a marker, and a word asked at their end."""
+    marker = draw_marker(draw)
+    return Text(marker, draw_nonce(draw, without=marker.words).tail)
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """How a prompt is asked. ``lead``: its first words are drawn as well. ``wanted``: output tokens, where there is
-    room; more are asked of a model whose short answers needed more."""
+    """How a prompt is asked. ``text`` draws a fresh one, ``lead``: its first words as well. ``wanted``: output tokens,
+    where there is room; more are asked of a model whose short answers needed more."""
 
     name: str
     tokens: int
     tenant: str
-    tail: TailMaker = nonce_tail
+    text: Callable[[Draw], Text] = nonce_text
     wanted: int = ROOMS[0]
     stream: bool = True
     lead: bool = False
@@ -82,14 +94,14 @@ class Asker:
     misses: Misses
     planned: int = 0
     unhealthy: str = ""
-    _failed: int = field(default=0, repr=False)
+    _failed: Counter[str] = field(default_factory=Counter, repr=False)  # in a row, by the cell's name
 
     async def ask(self, cell: Cell, repeat: int = 0, *, lead: str = "", compare: bool = True) -> Answer:
         """Ask a fresh prompt, and follow it up when it misses. ``compare``: a miss that persists is asked ten times
-        more, beside ten short prompts. Raises `Stop` where the target was harmed, failed three times in a row, or
-        brought more void trials than a pass may have."""
+        more, beside ten short prompts; False at and above the limit, where no 200 is forgiven. Raises `Stop` where
+        the target was harmed, failed three times in a row, or brought more void trials than a pass may have."""
         answer = await self.send(cell, repeat, lead=lead)
-        if answer.trial.wrong and not self.misses.control_asked:
+        if answer.trial.missed and not self.misses.control_asked:
             noted = len(self.trials) - 1
             await self.control(cell.tenant)
             if self.prober.room(cell.tokens, cell.wanted) < (self.misses.room or 0):
@@ -98,7 +110,7 @@ class Asker:
                 )  # it had no room to think first
                 answer = await self.send(cell, repeat)
         self.misses.note(answer.trial)
-        if answer.trial.wrong:
+        if answer.trial.missed:
             await self.follow_up(cell, answer, compare=compare)
         return answer
 
@@ -106,15 +118,15 @@ class Asker:
 
     async def follow_up(self, cell: Cell, answer: Answer, *, compare: bool = True) -> Miss:
         """Repeat a missed prompt at once, identical and fresh, and note what that showed. Nothing is repeated where
-        short prompts are missed as well, or where this cell is known to be missed more often than they are."""
-        if self.misses.control_lost or self.misses.differs(cell.name):
-            miss = Miss(answer.trial)
+        short prompts are missed as well, or where a length is known to be missed more often than they are."""
+        if self.misses.control_lost or (compare and self.misses.differs):
+            miss = Miss(answer.trial, above=not compare)
             self.misses.add(miss)
             return miss
-        repeat = answer.trial.repeat
+        repeat, cell = answer.trial.repeat, replace(cell, wanted=max(cell.wanted, FOREIGN_ROOM))
         replay = await self._replayed(cell, answer)
         fresh = await self._noted(cell, repeat + 1)
-        miss = Miss(answer.trial, replay, fresh.nonce)
+        miss = Miss(answer.trial, replay, fresh.nonce, above=not compare)
         self.misses.add(miss)
         if compare:
             if miss.kind is MissKind.PERSISTENT and cell.name not in self.misses.compared:
@@ -127,7 +139,7 @@ class Asker:
         """A fresh prompt that follows up another; when it misses only its identical repeat is asked."""
         answer = await self.send(cell, repeat)
         self.misses.note(answer.trial)
-        if answer.trial.wrong:
+        if answer.trial.missed:
             self.misses.explained += await self._replayed(cell, answer) is False
         return answer.trial
 
@@ -181,7 +193,7 @@ class Asker:
         )
         answer = await self.send(cell, number)
         self.misses.controls.append(answer.trial)
-        if answer.trial.wrong and self.misses.control_read:
+        if answer.trial.missed and self.misses.control_read:
             self.misses.controls_explained += await self._replayed(cell, answer) is False
         return answer.trial
 
@@ -190,10 +202,11 @@ class Asker:
     async def send(self, cell: Cell, repeat: int = 0, *, lead: str = "") -> Answer:
         """A fresh prompt, whose answer is not followed up."""
         draw = self.prober.draw
-        marker = draw_marker(draw, tenant=cell.tenant)
+        text = cell.text(draw)
         first = lead or (draw_leads(draw, 1)[0] if cell.lead else "")
-        tail = cell.tail(draw, marker)
-        prompt = await self.prober.framed(marker, cell.tokens, tail, tenant=cell.tenant, lead=first)
+        prompt = await self.prober.framed(
+            text.marker, cell.tokens, text.tail, text.needles, tenant=cell.tenant, lead=first
+        )
         return await self._sent(cell, prompt, cell.name, repeat, None)
 
     async def _sent(self, cell: Cell, prompt: Prompt, name: str, repeat: int, salt: str | None) -> Answer:
@@ -214,13 +227,13 @@ class Asker:
         if problem := await harmed(self.prober, reply):
             self.unhealthy = problem
             raise Stop(f"Stopped at {found.tokens:,} tokens: {problem}", harm=True)
-        self._break_off(found)
+        self._break_off(cell, found)
         return Answer(found, reply, prompt)
 
-    def _break_off(self, found: Trial) -> None:
+    def _break_off(self, cell: Cell, found: Trial) -> None:
         """`Stop` where sending more can only cost."""
-        self._failed = self._failed + 1 if found.outcome in _FAILED else 0
-        if self._failed >= FAILURES:
+        self._failed[cell.name] = self._failed[cell.name] + 1 if found.outcome in _FAILED else 0
+        if self._failed[cell.name] >= FAILURES:
             why = f"{found.outcome.value} ({found.status}{f': {found.error}' if found.error else ''})"
             raise Stop(
                 f"Stopped after {FAILURES} failures in a row, the last at {found.tokens:,} tokens: {why}."

@@ -37,11 +37,12 @@ class MissKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Miss:
     """An answer without what was asked, and whether its two repeats gave it; None = not asked, not answered, or
-    served from a cache, which repeats the damage."""
+    served from a cache, which repeats the damage. ``above``: its length should have been refused."""
 
     first: Trial
     replay: bool | None = None
     fresh: bool | None = None
+    above: bool = False
 
     @property
     def kind(self) -> MissKind:
@@ -85,17 +86,18 @@ class Misses:
     def note(self, one: Trial) -> None:
         """Count an answer that could be judged; repeats as well, identical ones aside."""
         self.answers += one.nonce is not None
-        self.missed += one.wrong
-        self.foreign += one.wrong and one.foreign is True
+        self.missed += one.missed
+        self.foreign += one.missed and one.foreign is True
 
     def add(self, miss: Miss) -> None:
         """Note how a miss was followed up."""
         self.found.append(miss)
         self.explained += miss.replay is False and miss.fresh is not None
 
-    def differs(self, cell: str) -> bool:
-        """Whether a cell is known to be missed more often than short prompts: repeating shows nothing more."""
-        return cell in self.compared and self.compared[cell].p < SIGNIFICANT
+    @property
+    def differs(self) -> bool:
+        """Whether a length is known to be missed more often than short prompts: no repeat makes a pass of that."""
+        return any(cell.p < SIGNIFICANT for cell in self.compared.values())
 
     @property
     def control_read(self) -> bool:
@@ -131,9 +133,18 @@ class Misses:
     @property
     def why_no_pass(self) -> str:
         """The sentence of the first rule that forbids a pass, "" where none does."""
-        return self._differs() or self._foreign() or self._too_many()
+        return self._above() or self._differing() or self._foreign() or self._too_many()
 
-    def _differs(self) -> str:
+    def _above(self) -> str:
+        one = next((miss for miss in self.found if miss.above and miss.kind is not MissKind.EXPLAINED), None)
+        if one is None or self.control_lost:
+            return ""
+        return (
+            f"A prompt of {one.first.tokens:,} tokens, which is to be refused, was answered with HTTP 200 and without "
+            "what it asked for."
+        )
+
+    def _differing(self) -> str:
         for cell in self.compared.values():
             if cell.p < SIGNIFICANT:
                 lost, judged = missed(cell.at)
@@ -143,7 +154,16 @@ class Misses:
                     f"for, of short ones {short_lost} of {short} (p = {cell.p:.1g}): long-context weakness or foreign "
                     "pages, not shown which."
                 )
-        return ""
+        lost, judged = missed(self.controls)
+        p = fisher_greater(self.missed, self.answers, lost, judged)
+        if p >= SIGNIFICANT:
+            return ""
+        longest = max((one.first.tokens for one in self.found), default=0)
+        return (
+            f"{self.missed} of {self.answers} answers, to prompts of up to {longest:,} tokens, did not give what their "
+            f"own prompt asked for, of short ones {lost} of {judged} (p = {p:.1g}): long-context weakness or foreign "
+            "pages, not shown which."
+        )
 
     def _foreign(self) -> str:
         if self.foreign <= binomial_limit(self.answers, BABBLE * self.control_rate):

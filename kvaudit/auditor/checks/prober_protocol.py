@@ -11,21 +11,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw, Marker
 from kvaudit.auditor.text.prompts import Needle, Tail
 from kvaudit.auditor.text.spelling import Prompt
+from kvaudit.auditor.text.wordings import Wording
 from kvaudit.auditor.verdict import Evidence
 
 
 class Outcome(StrEnum):
-    """How one request ended. Only the first four say something about the target."""
+    """How one request ended. Only the first five say something about the target."""
 
     ANSWERED = "answered"  # 2xx, read to its end, with text
     EMPTY = "empty"  # 2xx, read to its end, no text and no abort
     CUT = "cut"  # 2xx whose finish is abort, or length with at most one token where there was room
     REFUSED = "refused"  # an error that names the length, as status or inside a 200 stream
+    HIDDEN = "hidden refusal"  # 2xx whose text is the sentence of such an error
     UNANSWERED = "unanswered"  # an error for another reason (max_tokens, a parameter): void
     TOO_LARGE = "too large"  # 413: a proxy, or an engine that does not name the length: void
+    GUARDED = "guardrail"  # something before the model answered, whatever the status: void
     FAILED = "failed"  # 5xx
     BUSY = "busy"  # 429, 503 or 529: void
     TIMED_OUT = "timed out"
@@ -37,7 +41,7 @@ class Outcome(StrEnum):
     @property
     def valid(self) -> bool:
         """Whether a trial with this outcome counts; a void one is counted and shown, never as clean."""
-        return self in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.REFUSED)
+        return self in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.REFUSED, Outcome.HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class Reply:
     cached_tokens: int | None = None  # None = not reported = unknown, never zero
     first_token: float | None = None  # seconds from the last byte sent, streamed requests only
     seconds: float = 0.0
+    retry_after: float | None = None  # seconds that a busy target asks to wait
     model: str = ""
     tokens_sent: int = 0
     evidence: tuple[Evidence, ...] = ()  # request and response, generated text replaced by its hash
@@ -130,6 +135,9 @@ class Limits:
     decode_limit: int | None = None
     unified: bool = True
     largest_pool: int | None = None  # the largest pool of any node: what fillers must exceed to evict
+    sizes: tuple[
+        int, ...
+    ] = ()  # of chunks, batches and windows, as read: engines treat lengths beside them apart
 
     @property
     def dangerous(self) -> bool:
@@ -174,7 +182,27 @@ class Prober(Protocol):
 
     @property
     def template(self) -> Mapping[str, int]:
-        """Tenant -> tokens that the target adds to every prompt, as calibrated."""
+        """Tenant -> tokens that the target adds to every prompt sent the usual way, as calibrated."""
+        ...
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Every way to send a prompt that every tenant may use, the most exact first: the usual one."""
+        ...
+
+    @property
+    def untested(self) -> tuple[str, ...]:
+        """Routes and options that the target offers, as far as its nodes say, and that no check asks."""
+        ...
+
+    @property
+    def wording(self) -> Wording:
+        """What this run calls its frames; `phrase_tail` needs it."""
+        ...
+
+    @property
+    def idle_allowance(self) -> float:
+        """Seconds that a check may leave the target alone, in all."""
         ...
 
     @property
@@ -201,9 +229,11 @@ class Prober(Protocol):
         *,
         tenant: str = "",
         lead: str = "",
+        mode: Mode | None = None,
     ) -> Prompt:
         """A prompt that the target counts as exactly ``tokens`` tokens: ``lead``, frames of the
-        marker with the needles between them, ``tail``. ValueError when impossible."""
+        marker with the needles between them, ``tail``. `ask` sends it in ``mode``, None = the usual way.
+        ValueError when impossible."""
         ...
 
     async def ask(

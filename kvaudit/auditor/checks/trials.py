@@ -31,8 +31,8 @@ class Trial:
     """One request as a judge sees it: no generated text, only what was found in it.
 
     ``nonce``: whether the answer gives what its prompt asked for, the nonce or the own phrase: True given, False
-    missing, None where it could not be judged (no room, no answer). ``foreign``: whether it holds words that neither
-    its prompt nor the model's short answers do; None = unjudged.
+    missing (an empty answer is one), None where it could not be judged (no room, no answer). ``foreign``: whether it
+    holds words that neither its prompt nor the model's short answers do; None = unjudged.
     """
 
     name: str  # "N-1", "longest", "control", ...
@@ -63,6 +63,11 @@ class Trial:
     def wrong(self) -> bool:
         """A 200 whose text does not hold the nonce although there was room for it."""
         return self.outcome is Outcome.ANSWERED and self.nonce is False
+
+    @property
+    def missed(self) -> bool:
+        """A 200, empty or not, that does not give what was asked although there was room for it."""
+        return self.nonce is False
 
     @property
     def read(self) -> bool:
@@ -121,7 +126,7 @@ def given_in(reply: Reply, asked: Contents, room: int, needed: int = NONCE_ROOM)
     """Whether the answer gives what was asked. With less room than the ``needed`` only the beginning of a nonce can
     be asked for: the word must start with what was said; nothing said at all, a phrase without room, or a model that
     thinks first and had no room for it, judges nothing."""
-    if reply.outcome is not Outcome.ANSWERED:
+    if reply.outcome not in (Outcome.ANSWERED, Outcome.EMPTY):
         return None
     if asked.answered(reply.text):
         return True
@@ -154,8 +159,8 @@ def voids(trials: Iterable[Trial]) -> str:
     )
 
 
-MOST_KEPT = 1_200
-"""Pieces of one result: request, answer and sealed text of every request of a full canary, which asks 360."""
+MOST_KEPT = 1_500
+"""Pieces of one result: request, answer and sealed text of every request of a full canary, which asks about 440."""
 
 
 def distinct_evidence(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:

@@ -17,6 +17,7 @@ from kvaudit.auditor.checks.contract import Audit, History, NodeSeen
 from kvaudit.auditor.checks.node_coverage import naming_unread
 from kvaudit.auditor.commands import arguments as flags
 from kvaudit.auditor.commands.target_arguments import chosen
+from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.targets import Target
 from kvaudit.auditor.verdict import Result, Verdict, roll_up, worse
 
@@ -170,6 +171,11 @@ def starting(outcome: Outcome) -> bool:
     if outcome.verdict in (Verdict.PASS, Verdict.FAIL):
         return False
     return any(
-        node.transient if node.facts is None else node.facts.kind == "node" and not node.facts.pool.known
+        node.transient if node.facts is None else node.facts.kind == "node" and _pool_may_come(node.facts)
         for node in outcome.nodes
     )
+
+
+def _pool_may_come(facts: EngineFacts) -> bool:
+    """An unknown pool may be told later, unless it is unknown because the number that is told bounds nothing."""
+    return not facts.pool.known and all(rank.uniform is None for rank in facts.ranks)

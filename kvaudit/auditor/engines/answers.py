@@ -11,7 +11,8 @@ class Answer:
     """What one allow-listed GET brought: status, redacted body, or the sentence why there is none.
 
     ``exposed`` names secret fields that the body held in clear before redaction
-    (``api_key``); their values are gone. ``status`` 0 means that no answer came.
+    (``api_key``); their values are gone. ``status`` 0 means that no answer came. ``dropped``: one came that was too
+    large to read (vllm#44691: one label of 22 MB); only this path tells nothing then.
     """
 
     path: str
@@ -20,6 +21,7 @@ class Answer:
     content_type: str = ""
     problem: str = ""
     exposed: tuple[str, ...] = ()
+    dropped: bool = False
 
 
 Answers = Mapping[str, Answer]

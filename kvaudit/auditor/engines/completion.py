@@ -7,7 +7,6 @@ it ``dialect``; engines differ by overriding a method (kvaudit.auditor.engines.s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,8 +14,9 @@ from typing import Any
 
 import orjson
 
-from kvaudit.auditor.engines import _prometheus
+from kvaudit.auditor.engines import _prometheus, wordings
 from kvaudit.auditor.engines.answers import Answer
+from kvaudit.auditor.engines.payload_text import error_in, said_in, spoken, string
 from kvaudit.auditor.readings import EngineFacts, whole_number
 from kvaudit.auditor.text.spelling import Prompt
 
@@ -70,47 +70,12 @@ class ParsedPayload:
     build: str = ""
 
 
-_NAMES_LENGTH = re.compile(
-    r"context length|exceeds? the maximum allowed length|longer than the|input length|prompt length|too long|"
-    r"exceed_context_size|context size|max_num_tokens|max_seq_len|must have less than \d+ tokens|"
-    r"upper bound for \d+ input tokens",
-    re.IGNORECASE,
-)
-# A 400 about the wanted output says nothing about the prompt: the trial is void (checks.md 3).
-_NAMES_OUTPUT = re.compile(
-    r"max_(?:completion_|new_)?tokens'? (?:is too large|must)|requested token count exceeds|"
-    r"output tokens and your prompt",
-    re.IGNORECASE,
-)
-# vLLM 0.32 at exactly max_model_len: the engine, not the caller, arrived at zero output tokens.
-_NO_ROOM = re.compile(
-    r"max_tokens`? (?:\(-\d+\) )?must be (?:at least 1, got (?:0|-\d+)|greater than 0)", re.IGNORECASE
-)
 _PLAIN_FRAME = frozenset(("id", "object", "created", "model", "choices", "system_fingerprint", "usage"))
 _PLAIN_CHOICE = frozenset(
     ("index", "delta", "text", "finish_reason", "logprobs", "matched_stop", "stop_reason", "token_ids")
 )
 _PLAIN_DELTA = frozenset(("role", "content", "reasoning", "reasoning_content"))
 """What a frame holds that says nothing but its next text. Whatever else a frame holds may be somebody's text."""
-
-LONGEST_ERROR = 4_000
-"""Characters of an error message that are searched for its meaning."""
-
-_LIMITS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"maximum context length (?:is|of) (\d+)",
-        r"maximum allowed length \((\d+) tokens\)",
-        r"model's context length \((\d+) tokens\)",
-        r"max_seq_len \((\d+)\)",
-        r"max_num_tokens \((\d+)\)",
-        r"maximum model length of (\d+)",
-        r"context size \((\d+) tokens\)",
-        r"must have less than (\d+) tokens",
-        r"model context length \((\d+)\)",
-        r"upper bound for (\d+) input tokens",
-    )
-)
 
 
 class Dialect:
@@ -161,7 +126,7 @@ class Dialect:
         if not isinstance(payload, dict):
             return ParsedPayload(error="the answer is no JSON object")
         choices = payload.get("choices")
-        text, finish = _choices(choices)
+        text, finish = said_in(choices)
         said = ParsedPayload(text, False, finish)
         if (
             "error" in payload
@@ -170,8 +135,8 @@ class Dialect:
             or payload.get("type") == "error"
         ):
             said.error, said.code = error_in(payload)
-        said.model = _string(payload.get("model"))
-        said.build = _string(payload.get("system_fingerprint"))
+        said.model = string(payload.get("model"))
+        said.build = string(payload.get("system_fingerprint"))
         usage = payload.get("usage")
         if isinstance(usage, dict):
             said.prompt_tokens = _count(usage.get("prompt_tokens"))
@@ -203,8 +168,8 @@ class Dialect:
             return None
         if "delta" in choice:
             delta = choice["delta"]
-            return _spoken(delta) if delta.__class__ is dict and delta.keys() <= _PLAIN_DELTA else None
-        return _spoken(choice)
+            return spoken(delta) if delta.__class__ is dict and delta.keys() <= _PLAIN_DELTA else None
+        return spoken(choice)
 
     def tokenize(self, text: str, model: str) -> Call | None:
         """The tokenizer call, without special tokens; None where the engine has no endpoint."""
@@ -222,21 +187,11 @@ class Dialect:
     def names_length(self, message: str, prompt_tokens: int) -> bool:
         """Whether an error to a prompt of this length is about its length, not about the wanted
         output. A message about prompt plus output counts where the prompt alone reaches the limit."""
-        message = message[:LONGEST_ERROR]
-        if _NO_ROOM.search(message):
-            return True
-        if _NAMES_OUTPUT.search(message):
-            limit = self.limit_named(message)
-            return limit is not None and prompt_tokens >= limit
-        return bool(_NAMES_LENGTH.search(message))
+        return wordings.names_length(message, prompt_tokens)
 
     def limit_named(self, message: str) -> int | None:
         """The limit in tokens that an error names."""
-        message = message[:LONGEST_ERROR]
-        for pattern in _LIMITS:
-            if match := pattern.search(message):
-                return int(match[1]) if len(match[1]) <= 12 else None
-        return None
+        return wordings.limit_named(message)
 
     def room(self, nodes: Iterable[EngineFacts], prompt_tokens: int) -> int | None:
         """Tokens that can be generated after such a prompt; None when the limits are unknown.
@@ -260,65 +215,6 @@ class Dialect:
         return found
 
 
-def error_in(payload: Mapping[str, Any]) -> tuple[str, int | None]:
-    """The error of a payload in any shape engines use: an ``error`` object, an ``error`` string,
-    a top-level ``object: "error"``, FastAPI's ``detail``; ("", None) when there is none."""
-    found = payload.get("error")
-    if isinstance(found, dict):
-        message = found.get("message")
-        return (
-            message if isinstance(message, str) and message else "an error without a message"
-        ), whole_number(found.get("code"))
-    if isinstance(found, str) and found:
-        return found, None
-    if payload.get("object") == "error" or (payload.get("type") == "error" and "message" in payload):
-        message = payload.get("message")
-        return (
-            message if isinstance(message, str) and message else "an error without a message"
-        ), whole_number(payload.get("code"))
-    if "choices" not in payload and isinstance(payload.get("detail"), str):
-        return str(payload["detail"]), None
-    return "", None
-
-
-def _choices(choices: Any) -> tuple[str, str]:
-    text, finish = "", ""
-    for choice in choices if isinstance(choices, list) else ():
-        if not isinstance(choice, dict):
-            continue
-        reason = choice.get("finish_reason")
-        if reason and isinstance(reason, str):
-            finish = reason
-        text += _spoken(choice)
-        for name in ("delta", "message"):
-            if name in choice and isinstance(choice[name], dict):
-                text += _spoken(choice[name])
-    return text, finish
-
-
-def _spoken(holder: Mapping[str, Any]) -> str:
-    """The text in one choice, delta or message, reasoning first. Spelled out: it is asked of every frame."""
-    text = ""
-    if "reasoning_content" in holder:
-        text += _string(holder["reasoning_content"])
-    if "reasoning" in holder:
-        text += _string(holder["reasoning"])
-    if "text" in holder:
-        text += _string(holder["text"])
-    if "content" in holder:
-        text += _string(holder["content"])
-    if "tool_calls" in holder:
-        text += _tool_arguments(holder["tool_calls"])
-    return text
-
-
-def _tool_arguments(calls: Any) -> str:
-    functions = (
-        [call.get("function") for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-    )
-    return "".join(_string(function.get("arguments")) for function in functions if isinstance(function, dict))
-
-
 def _with_ids(fields: Mapping[str, Any], name: bytes, prompt: Prompt) -> bytes:
     if prompt.ids is None:
         raise ValueError("this prompt has no token ids")
@@ -329,10 +225,6 @@ def _text(prompt: Prompt) -> str:
     if prompt.text is None:
         raise ValueError("this prompt has no text")
     return prompt.text
-
-
-def _string(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _count(value: Any) -> int | None:

@@ -20,15 +20,23 @@ class Surface:
     the later are old names, asked where the one before is 404."""
     listed: bool = False
     """Unguarded routes are seen in its list of routes alone: without the list there is no verdict."""
+    guarded: tuple[str, ...] = ()
+    """Prefixes that its key guards; whether one is set shows at its list of models."""
     acting: tuple[str, ...] = ()
-    """Routes that act and that no key guards where they are listed."""
+    """Routes that act, and are open where they are listed unless they lie below a guarded prefix and a key is set. One
+    that ends in * stands for all that begin so."""
+    inert: tuple[str, ...] = ()
+    """Routes that only tell or serve: whatever else is listed and open is not known to kvaudit, and may act."""
     completions: tuple[str, ...] = ()
     """Routes that serve completions and lie outside the prefixes that its key guards."""
     tokenizers: tuple[str, ...] = ()
     scaling: tuple[str, ...] = ()
+    inference: tuple[str, ...] = ()
+    """Routes that run the model, tell no completion, and lie outside the prefixes that its key guards."""
     keys: tuple[str, ...] = ()
     """Fields of its configuration: while all of them are null, the routes of ``unlocked`` act for everybody."""
     unlocked: str = ""
+    """What acts where no key is set."""
 
     def telling(self, what: Tells) -> tuple[str, ...]:
         """The paths whose answers tell this, in order."""
@@ -51,6 +59,8 @@ class Engine:
     by_pointers: bool = False
     """A pool that the operator declares with JSON pointers: never recognised by itself, without roles or releases."""
 
+    roles_since: str = ""
+    """The first release in which processes have roles (prefill, decode); "" where nobody looked."""
     input_margin: int | None = None
     """Tokens that it keeps back from min(context, pool) in its own input limit; None where no such formula is known."""
     cached_tokens_flag: str = ""

@@ -15,7 +15,7 @@ from kvaudit.auditor import engines
 from kvaudit.auditor.engines.answers import Answer, Answers, Step
 from kvaudit.auditor.engines.contract import Adapter
 from kvaudit.auditor.readings import EngineFacts, Reading
-from kvaudit.auditor.transport import Client, Limits, TransportError
+from kvaudit.auditor.transport import BodyTooLarge, Client, Limits, TransportError
 from kvaudit.auditor.verdict import Evidence
 
 
@@ -107,7 +107,7 @@ async def read_again(
             if facts.process.known and enough(facts):
                 return NodeReading(facts=facts, adapter=adapter)
     await session.ask(plan)
-    problem = session.first_problem()
+    problem = session.first_problem() or session.refusal()
     if problem:
         return NodeReading(problem=problem)
     return NodeReading(adapter.facts(session.answers), evidence=tuple(session.evidence), adapter=adapter)
@@ -164,7 +164,7 @@ class _NodeSession:
         except TransportError as error:
             self.transient = self.transient or error.transient
             self.hopeless = self.hopeless or error.fatal
-            return Answer(path, 0, problem=str(error))
+            return Answer(path, 0, problem=str(error), dropped=isinstance(error, BodyTooLarge))
         if response.status == 503:
             self.transient = True
         if response.body:
@@ -179,6 +179,9 @@ class _NodeSession:
         where = self._client.base
         if not self._any_answer():
             return self.first_problem() or f"{where} was not asked anything: no reading plan for it."
+        elsewhere = self._below_v1() or self._without_certificate()
+        if elsewhere:
+            return elsewhere
         keyless = self._keyless()
         if keyless:
             return keyless
@@ -202,13 +205,46 @@ class _NodeSession:
         expected = title or "any engine that kvaudit knows"
         return f"{where} answers, but not like {expected} ({got}); check the address, or give --engine."
 
+    def refusal(self) -> str:
+        """The sentence for a path that answered before, and not now: a replica that starts, or wants another key."""
+        said = self._first(lambda answer: answer.status not in (0, 200))
+        return f"{self._client.base}{said.path} answered {said.status}, and 200 before." if said else ""
+
+    def _below_v1(self) -> str:
+        """The sentence for the base URL of a client library, which ends in /v1."""
+        if "v1" not in self._client.base.prefix.split("/"):
+            return ""
+        return (
+            f"{self._client.base} answers, but an engine's own paths lie beside /v1, not below it: leave /v1 and what "
+            "follows off the address."
+        )
+
+    def _without_certificate(self) -> str:
+        """The sentence for nginx (400, 495, 496) where it wants a client certificate, or another one."""
+        said = self._first(
+            lambda answer: (
+                answer.status in (400, 495, 496) and b"ssl certificate" in answer.body[:2000].lower()
+            )
+        )
+        if said is None:
+            return ""
+        where = f"{self._client.base}{said.path} answered {said.status}: the proxy there"
+        if self._client.sends_certificate:
+            return f"{where} refuses the client certificate that was sent."
+        return (
+            f"{where} wants a client certificate: give --client-cert and --client-key (client_cert and client_key "
+            "in the fleet file)."
+        )
+
     def hindrance(self, adapter: Adapter) -> str:
         """Why readings are missing although the engine is known: a key, or a read that failed."""
         planned = {step.path for step in adapter.plan}
         keyless = self._keyless(planned)
         if keyless:
             return keyless
-        failed = self._first(lambda answer: answer.path in planned and answer.status == 0)
+        failed = self._first(
+            lambda answer: answer.path in planned and answer.status == 0 and not answer.dropped
+        )
         return failed.problem if failed else ""
 
     def _keyless(self, paths: Collection[str] | None = None) -> str:

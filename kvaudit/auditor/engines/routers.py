@@ -24,6 +24,8 @@ STEPS = (
 )
 """What an adapter asks to tell a router from a node; all three are 404 on every engine."""
 
+_STACK_METRICS = ("vllm:healthy_pods_total", "vllm:current_qps", "router_cpu_usage_percent")
+
 ROLES = {"prefill": "prefill", "decode": "decode", "regular": "unified"}
 _RANK = re.compile(r"@\d+$")
 _ONLY_WORKERS_KNOW = "a router answers for its workers; give kvaudit the workers' own addresses"
@@ -47,6 +49,23 @@ def _ready(answers: Answers, path: str) -> bool:
     if not _json.ok(answers, path) or answers[path].body.lstrip().startswith(b"<"):
         return False
     return not (_json.ok(answers, "/workers") and answers["/workers"].body == answers[path].body)
+
+
+def is_production_stack(metrics: _prometheus.Metrics) -> bool:
+    """The router of vLLM's production stack: it owns ``vllm:`` metrics too, a series for each ``server``, and says its
+    own version at ``/version`` (reach.md 1)."""
+    return any(name in metrics for name in _STACK_METRICS) or bool(production_stack_workers(metrics))
+
+
+def production_stack_workers(metrics: _prometheus.Metrics) -> tuple[Worker, ...]:
+    """The workers that its metrics name."""
+    urls = {
+        sample.labels.get("server", "")
+        for name in metrics.lines
+        if name.startswith("vllm:")
+        for sample in metrics.samples(name)
+    }
+    return tuple(Worker(url) for url in sorted(urls) if url.startswith(("http://", "https://")))
 
 
 def is_dynamo(metrics: _prometheus.Metrics) -> bool:
@@ -94,7 +113,7 @@ def gateway_facts(engine: str, answers: Answers) -> EngineFacts:
         notes.append("GET /workers needs the router's admin key; with it kvaudit can list the workers")
     if _json.ok(answers, "/server_info") or _json.ok(answers, "/get_server_info"):
         notes.append("its server information is a worker's, proxied without a sign; it was not used")
-    name = "experimental sgl-router" if _json.ok(answers, "/readyz") else "sglang-router"
+    name = "experimental sgl-router" if _json.ok(answers, "/readyz") else "sglang-router, smg or vllm-router"
     workers = gateway_workers(_json.parsed(answers.get("/workers")))
     models = _json.parsed(answers.get("/v1/models"))
     return router_facts(engine, name, workers, models=models, notes=notes)

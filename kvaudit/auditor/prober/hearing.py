@@ -12,6 +12,7 @@ import orjson
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.engines.completion import Call, Dialect
 from kvaudit.auditor.prober.aside import MOST_CHARACTERS, Aside
+from kvaudit.auditor.prober.pausing import seconds_of
 from kvaudit.auditor.prober.replies import ReplyText, longest_text
 from kvaudit.auditor.prober.silence import Pulse
 from kvaudit.auditor.prober.wire import Wire
@@ -31,6 +32,7 @@ class Heard:
     outcome: Outcome | None = None
     problem: str = ""
     aside: Aside = field(default_factory=Aside, repr=False)
+    retry_after: float | None = None  # seconds that a busy server asks to wait
 
 
 async def hear(
@@ -56,6 +58,7 @@ async def hear(
         ):
             heard.status, pulse.heard = answer.status, now()
             heard.aside.add_text("headers", answer.header_text)
+            heard.retry_after = seconds_of(answer.head.headers.get("retry-after", ""))
             if answer.is_event_stream:
                 await _events(answer, heard, dialect, most=most, pulse=pulse, now=now)
                 heard.complete = answer.done
@@ -93,6 +96,8 @@ async def _events(
         if payload is None:
             if event.done:
                 break
+            if not event.data.strip():  # a keep-alive
+                continue
             said.add_garbled(event.error)
             heard.aside.add_text("frames", event.data)
             continue

@@ -14,7 +14,8 @@ from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.prober_protocol import Stop
 from kvaudit.auditor.checks.trials import needed
-from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
+from kvaudit.auditor.prober.calibration import CannotAsk
+from kvaudit.auditor.prober.network import NetworkProber
 from kvaudit.auditor.prober.run_wide import judged
 from kvaudit.auditor.prober.session_wire import session_for
 from kvaudit.auditor.prober.setup import Permission, prober_for
@@ -36,6 +37,7 @@ class ProbeSet:
         self._prober: NetworkProber | None = None
         self._why_not = self._needs = ""
         self._before: Mapping[str, Fingerprint] = {}
+        self._processes: Mapping[str, str] = {}
         self._ended = ""
         self._next = "Resolve what ended the set, then run it again."
 
@@ -105,21 +107,34 @@ class ProbeSet:
         except Stop as stop:
             self._why_not, self._needs = stop.reason, needed(stop.reason)
         self._before = _fingerprints(nodes)
+        self._processes = _processes(nodes)
 
     async def _look_after(self, check_id: str, result: Result) -> Result:
         assert self._prober is not None
         if self._prober.wedge is not None:
             return self._wedged(result, self._prober.wedge)
+        unhealthy = self._prober.unwell if self._unwell(result) else ""
+        if result.verdict is Verdict.FAIL and result.severity in HARM and not unhealthy:
+            return self._ending(check_id, result)
+        if not unhealthy:
+            try:
+                unhealthy = await self._prober.healthy()
+            except Stop as stop:
+                self._ended = stop.reason
+                return result
+            if self._prober.wedge is not None:
+                return self._wedged(result, self._prober.wedge)
+        nodes = await self._reread()
+        moved, restarted = self._moved(nodes), self._restarted(nodes)
+        if result.verdict is not Verdict.FAIL or self._unwell(result):  # what else was seen stands
+            if moved and not unhealthy:
+                return _belongs_to_neither(
+                    result, f"The configuration changed during {check_id} ({moved})", "change"
+                )
+            if restarted:  # whoever did it: what was silent meanwhile says nothing about a prompt
+                return _belongs_to_neither(result, f"{restarted} was restarted during {check_id}", "restart")
         if result.verdict is Verdict.FAIL and result.severity in HARM:
-            self._ended = f"The check {check_id} failed ({result.severity}), which ends the set."
-            return result
-        try:
-            unhealthy = await self._prober.healthy()
-        except Stop as stop:
-            self._ended = stop.reason
-            return result
-        if self._prober.wedge is not None:
-            return self._wedged(result, self._prober.wedge)
+            return self._ending(check_id, result)
         if unhealthy:
             self._ended = unhealthy
             return replace(
@@ -129,17 +144,23 @@ class ProbeSet:
                 summary=f"After {check_id} the deployment is not healthy: {unhealthy}",
                 next="Restart it and look at its queues; do not probe it again before that is understood.",
             )
-        if moved := self._moved(await self._reread()):
-            if result.verdict is Verdict.FAIL:
-                return result
-            return replace(
-                result,
-                verdict=Verdict.INCONCLUSIVE,
-                warn=True,
-                summary=f"The configuration changed during {check_id} ({moved}): its result belongs to neither.",
-                next="Run it again now that the change is done.",
-            )
         return result
+
+    def _restarted(self, nodes: Sequence[NodeSeen]) -> str:
+        """The nodes whose process is another than when the set began, "" for none or where that is not shown."""
+        now = _processes(nodes)
+        other = [name for name, process in self._processes.items() if now.get(name, process) != process]
+        self._processes = {**self._processes, **now}
+        return ", ".join(other)
+
+    def _ending(self, check_id: str, result: Result) -> Result:
+        self._ended = f"The check {check_id} failed ({result.severity}), which ends the set."
+        return result
+
+    def _unwell(self, result: Result) -> bool:
+        """Whether a check failed for nothing but the target's health."""
+        assert self._prober is not None
+        return bool(self._prober.unwell) and self._prober.unwell in result.summary
 
     def _wedged(self, result: Result, wedge: Wedge) -> Result:
         """A prompt that stops a server from answering is a fail, whatever the check was about, and ends the
@@ -182,6 +203,26 @@ class ProbeSet:
 
 def _fingerprints(nodes: Sequence[NodeSeen]) -> dict[str, Fingerprint]:
     return {node.name: fingerprint(node.facts) for node in nodes if node.facts is not None}
+
+
+def _processes(nodes: Sequence[NodeSeen]) -> dict[str, str]:
+    """Node -> its process, by when it started; nodes that do not show it are absent."""
+    return {
+        node.name: node.facts.process.value
+        for node in nodes
+        if node.facts is not None and node.facts.process.value
+    }
+
+
+def _belongs_to_neither(result: Result, what: str, change: str) -> Result:
+    return replace(
+        result,
+        verdict=Verdict.INCONCLUSIVE,
+        severity="",
+        warn=True,
+        summary=f"{what}: its result belongs to neither.",
+        next=f"Run it again now that the {change} is done.",
+    )
 
 
 def _not_asked(check_id: str, why: str, next_step: str) -> Result:

@@ -14,6 +14,7 @@ import orjson
 
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, ParsedPayload
+from kvaudit.auditor.engines.wordings import guarded, refused_in_text
 from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Evidence
 
@@ -84,7 +85,7 @@ class ReplyText:
         if payload.error or payload.code is not None:
             self.error = self.error or payload.error
             self.code = payload.code if self.code is None else self.code
-        if payload.finish:
+        if payload.finish and self.finish != "refusal":
             self.finish = payload.finish
         if payload.model:
             self.model = payload.model
@@ -109,12 +110,16 @@ def outcome_of(
         return Outcome.FAILED
     about_length = bool(text.error) and dialect.names_length(text.error, prompt.tokens)
     if status >= 400:
-        return Outcome.REFUSED if about_length else Outcome.UNANSWERED
+        if about_length:
+            return Outcome.REFUSED
+        return Outcome.GUARDED if guarded(text.error, "") else Outcome.UNANSWERED
     if text.garbled:
         return Outcome.BROKEN
     if text.error:
         if about_length:
             return Outcome.REFUSED
+        if guarded(text.error, text.finish):
+            return Outcome.GUARDED
         if text.finish == "abort":
             return Outcome.CUT
         return Outcome.FAILED if (text.code or 0) >= 500 else Outcome.UNANSWERED
@@ -123,6 +128,11 @@ def outcome_of(
     few = text.completion_tokens is not None and text.completion_tokens <= 1
     if text.finish == "abort" or (text.finish == "length" and few and wish.max_tokens > 1):
         return Outcome.CUT
+    if prompt.contents is None or not prompt.contents.answered(text.text):
+        if guarded(text.text, text.finish):
+            return Outcome.GUARDED
+        if refused_in_text(text.text, prompt.tokens):
+            return Outcome.HIDDEN
     return Outcome.ANSWERED if text.text or (text.completion_tokens or 0) >= 1 else Outcome.EMPTY
 
 

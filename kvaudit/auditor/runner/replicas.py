@@ -18,6 +18,10 @@ eight once in a hundred thousand."""
 
 AT_ONCE = 8
 
+WHOLE = 2
+"""Further readings that ask everything that answered before: a load balancer may deal by the request, not by the
+connection, and starts may be equal."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
@@ -39,7 +43,7 @@ async def read_others(
 ) -> ReadAgain:
     """Read over ``connections`` in all, or until ``expected`` processes were seen (0 = nobody said how many).
 
-    ``open_client`` takes the seconds that are left and opens a connection of its own. The second reading asks
+    ``open_client`` takes the seconds that are left and opens a connection of its own. The first `WHOLE` ask
     everything that answered before; later ones only what tells the process, as long as it is a known one.
     """
     if first.facts is None or first.facts.kind != "node" or first.adapter is None or connections < 2:
@@ -53,7 +57,7 @@ async def read_others(
 
     async def fresh(number: int) -> fetch.NodeReading:
         def known(facts: EngineFacts) -> bool:
-            return number > 0 and not all(distinct(facts, each) for each in seen)
+            return number >= WHOLE and not all(distinct(facts, each) for each in seen)
 
         try:
             async with open_client(max(left(), 0.1)) as client:
@@ -61,11 +65,15 @@ async def read_others(
         except TransportError as error:
             return fetch.NodeReading(problem=str(error))
 
+    async def fresh_or_once_more(number: int) -> fetch.NodeReading:
+        reading = await fresh(number)
+        return reading if reading.facts is not None or left() <= 0 else await fresh(number)
+
     tried = 0
     while tried < least or (tried < most and len(seen) < expected and left() > 0):
         numbers = range(tried, min(tried + AT_ONCE, least if tried < least else most))
         tried = numbers.stop
-        for reading in await asyncio.gather(*map(fresh, numbers)):
+        for reading in await asyncio.gather(*map(fresh_or_once_more, numbers)):
             if reading.facts is None:
                 problem = problem or reading.problem
                 continue

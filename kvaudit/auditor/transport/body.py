@@ -95,10 +95,9 @@ class Decoder:
         cap = f"{self._limit / 2**20:g} MiB"
         if self._stream is not None:
             return BodyTooLarge(
-                f"{self._where} sent a compressed body that unpacks to more than {cap}; reading was stopped. "
-                "No engine packs an answer like this: is this the engine's own port?"
+                f"{self._where} sent a compressed body that unpacks to more than {cap}; reading was stopped, and this "
+                "answer does not count."
             )
         return BodyTooLarge(
-            f"{self._where} sent more than {cap}; reading was stopped. "
-            "No engine answers this path with so much: is this the engine's own port?"
+            f"{self._where} sent more than {cap}; reading was stopped, and this answer does not count."
         )

@@ -73,6 +73,10 @@ class Client:
     def sends_credentials(self) -> bool:
         return any(name.lower() not in OPEN_HEADERS for name, _ in self._headers)
 
+    @property
+    def sends_certificate(self) -> bool:
+        return bool(self._tls_files.client_cert)
+
     async def __aenter__(self) -> Client:
         return self
 
@@ -125,7 +129,7 @@ class Client:
         began = now()
         try:
             async with asyncio.timeout(limits.total):
-                with sentences(where, limits, self.redactor):
+                with sentences(where, limits, self.redactor, certified=self.sends_certificate):
                     response = await (self._pool or await self._open_pool()).handle_async_request(request)
                     try:
                         yield self._answer(response, method, path, where, began, limits)

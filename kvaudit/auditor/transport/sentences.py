@@ -22,14 +22,20 @@ from kvaudit.auditor.transport.errors import (
 from kvaudit.auditor.transport.limits import Limits
 from kvaudit.auditor.transport.redaction import Redactor
 
+WANTS_CERTIFICATE = (
+    "a server that wants a client certificate may end it so: if it does, give --client-cert and --client-key"
+)
 _WIRE_ERRORS = (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, ssl.SSLError)
 
 
 class sentences:
     """Turns what httpcore, ssl and h11 raise into one `TransportError` with a sentence."""
 
-    def __init__(self, where: str, limits: Limits, redactor: Redactor) -> None:
+    def __init__(self, where: str, limits: Limits, redactor: Redactor, *, certified: bool = True) -> None:
+        """``certified``: a client certificate is sent, or the caller cannot give one."""
         self._where, self._limits, self._redactor = where, limits, redactor
+        bare = not certified and where.partition(" ")[2].startswith("https")
+        self._perhaps = f"; {WANTS_CERTIFICATE}" if bare else ""
 
     def __enter__(self) -> None:
         return None
@@ -66,7 +72,7 @@ class sentences:
                 text = self._redactor.text(str(error))[:160]
                 if "disconnected" in text or "incomplete" in text or "closed connection" in text:
                     return ConnectionDropped(
-                        f"{where}: the server closed the connection before its answer was complete."
+                        f"{where}: the server closed the connection before its answer was complete{self._perhaps}."
                     )
                 return NotHTTP(
                     f"{where} did not answer in HTTP ({text}): another service listens on that port, "
@@ -82,7 +88,9 @@ class sentences:
                     )
                 return Unreachable(f"{where} cannot be reached.")
             case httpcore.NetworkError():
-                return ConnectionDropped(f"{where}: the connection was reset before the answer was complete.")
+                return ConnectionDropped(
+                    f"{where}: the connection was reset before the answer was complete{self._perhaps}."
+                )
         return None
 
 

@@ -8,7 +8,17 @@ from importlib import import_module
 from kvaudit.lab.config import LabConfig
 from kvaudit.lab.faults.base import Faults
 
-FAMILIES = ("rejection", "transfer", "answers", "caching", "disclosure", "network")
+FAMILIES = (
+    "rejection",
+    "transfer",
+    "answers",
+    "caching",
+    "gateway",
+    "beside",
+    "disclosure",
+    "network",
+    "oddities",
+)
 
 _known: dict[str, type[Faults]] = {}
 
@@ -24,6 +34,7 @@ def known() -> dict[str, type[Faults]]:
                     isinstance(member, type)
                     and issubclass(member, Faults)
                     and member.__module__ == module.__name__
+                    and "name" in vars(member)
                 ):
                     _known[member.name] = member
     return _known

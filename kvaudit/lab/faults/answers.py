@@ -10,10 +10,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kvaudit.lab.faults.base import Faults
-from kvaudit.lab.model import PAST
-from kvaudit.lab.pool import Keys, Tokens
+from kvaudit.lab.faults.base import Faults, Nature
+from kvaudit.lab.model import PAST, KVSequence
+from kvaudit.lab.pool import Keys, KVPool, Tokens
 from kvaudit.lab.request import BatchRow
+
+SPARE_PAGES = 64
+"""Room in a swapped session for what is generated after it."""
 
 
 class Crossed(Faults):
@@ -22,6 +25,7 @@ class Crossed(Faults):
     answers come back swapped."""
 
     name = "crossed"
+    nature = Nature.LEAKS
     reports: ClassVar[tuple[str, ...]] = (
         "sglang#4593",
         "sglang#18744",
@@ -49,6 +53,7 @@ class MixedLen(Crossed):
     0 of 50, in sequence 0 of 50."""
 
     name = "mixed_len"
+    nature = Nature.LEAKS
     reports = ("vllm#39589", "KVA-021")
     RATE = 0.08
 
@@ -73,6 +78,7 @@ class SnapshotRestore(Faults):
     request continues an old conversation from there, and ``cached_tokens`` says 0."""
 
     name = "snapshot_restore"
+    nature = Nature.LEAKS
     reports = ("llama.cpp#27148", "KVA-042")
     RATE = 0.5
 
@@ -115,11 +121,81 @@ class SnapshotRestore(Faults):
         row.last = old.last
 
 
+class ForeignAfterNonce(Faults):
+    """A row that is swapped out and in again gets another session's pages: an answer begins right, nonce and all,
+    and after a page goes on with what somebody else was told. No public report names it; a check that stops
+    at the nonce passes it."""
+
+    name = "foreign_after_nonce"
+    nature = Nature.LEAKS
+    reports = ()
+    AFTER = 16  # tokens of an answer
+    LEAST = 2_048  # tokens of a prompt
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._swapped: deque[tuple[BatchRow, KVPool]] = deque(maxlen=2)
+
+    def finished(self, row: BatchRow) -> None:
+        sequence, prompt = row.sequence, len(row.request.input_ids)
+        source = sequence.pool
+        if prompt < self.LEAST or sequence.writer != row.request.ticket:
+            return
+        pages = source.pages_for(prompt)
+        kept = KVPool((pages + SPARE_PAGES) * source.page_size, source.page_size, PAST)
+        kept.copy_in(source, sequence.table[:pages], np.arange(pages, dtype=np.int32))
+        self._swapped.append((row, kept))
+
+    def turn(self, row: BatchRow, rows: Sequence[BatchRow]) -> None:
+        request = row.request
+        if len(request.output_ids) < self.AFTER or len(request.input_ids) < self.LEAST:
+            return
+        if not self._swapped or row.sequence.writer != request.ticket:
+            return
+        other, kept = self._swapped[-1]
+        prompt = [int(token) for token in other.request.input_ids]
+        cut = self.random.randrange(PAST, len(prompt) - 1)
+        table = np.arange(kept.pages, dtype=np.int32)
+        row.sequence = KVSequence(kept, table, len(prompt), prompt[cut - PAST : cut], other.request.ticket)
+        row.last = prompt[cut]
+
+
+class Interleaved(Faults):
+    """sglang #18744: two rows of the batch exchange their pages from turn to turn, and two answers come out
+    piece by piece in turn: each holds the words of both, none of them four in a row."""
+
+    name = "interleaved"
+    nature = Nature.LEAKS
+    reports = ("sglang#18744",)
+
+    def turn(self, row: BatchRow, rows: Sequence[BatchRow]) -> None:
+        at = rows.index(row)
+        if at % 2 or at + 1 >= len(rows):
+            return  # the first of each pair exchanges for both
+        other = rows[at + 1]
+        if not other.stepping and not other.request.finished():
+            row.sequence, other.sequence = other.sequence, row.sequence
+            row.last, other.last = other.last, row.last
+
+
+class BatchGarbles(Faults):
+    """sglang #31641: alone every answer is right; with two or more rows in the batch all of them are garbage,
+    whatever their lengths."""
+
+    name = "batch_garbles"
+    nature = Nature.HIDES
+    reports = ("sglang#31641",)
+
+    def sampled(self, token: int, rows: Sequence[BatchRow]) -> int:
+        return token if len(rows) < 2 else self.random.randrange(97, 123)
+
+
 class QualityDrift(Faults):
     """sglang #23020 (KVA-006): over a hundred long requests in sequence, accuracy falls from 95 % to
     50 %; values in the pool are wrong a little more often with every request served."""
 
     name = "quality_drift"
+    nature = Nature.HIDES
     reports = ("sglang#23020", "KVA-006")
     PER_REQUEST = 0.002
     WORST = 0.6

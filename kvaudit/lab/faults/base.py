@@ -8,27 +8,44 @@ by inheritance.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
+from enum import Enum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kvaudit.lab.limits import NodeLimits
-from kvaudit.lab.request import BatchRow, FinishAbort, Request
+from kvaudit.lab.request import BatchRow, Call, FinishAbort, Request
 
 if TYPE_CHECKING:
+    from starlette.responses import Response
     from starlette.types import ASGIApp
 
     from kvaudit.lab.config import LabConfig
-    from kvaudit.lab.pool import Pages, Tokens
+    from kvaudit.lab.gateway import Asked, Send
+    from kvaudit.lab.pool import KVPool, Pages, Tokens
+
+
+class Nature(Enum):
+    """What a fault is to those who are served. Of a healthy one no check may say *fail*."""
+
+    LEAKS = "leaks"  # what one request brought, or that it was brought, reaches another
+    HIDES = "hides an error"  # a refusal, a loss or a broken engine looks like success, or like nothing
+    HEALTHY = "healthy oddity"  # nobody is harmed, and it is not as the textbook has it
+    OPEN = "open trouble"  # it fails, changes or stands open where everybody can see it
 
 
 class Faults:
     """A correct engine: `none`."""
 
     name: ClassVar[str] = "none"
+    nature: ClassVar[Nature] = Nature.HEALTHY
     reports: ClassVar[tuple[str, ...]] = ()
     """Public reports it stands for (issue numbers, advisories)."""
     flavours: ClassVar[tuple[str, ...]] = ("sglang", "vllm")
+    disaggregated: ClassVar[bool] = False
+    """It lies in the transfer from prefill to decode: a unified engine has none."""
+    stray: ClassVar[tuple[str, ...]] = ()
+    """Faults of a replica that stands behind the entry and on nobody's list; () = there is none."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = random.Random(seed)
@@ -39,6 +56,9 @@ class Faults:
         return config
 
     # --- intake and admission (prefill, decode) ---
+    def received(self, call: Call) -> None:
+        """A node has taken a request in."""
+
     def unadmitted_reject(self, request: Request) -> bool:
         """At the door of both queues: was this request rejected at intake? (SGLang 0.5.21)"""
         return request.finished() or request.to_finish is not None
@@ -67,6 +87,10 @@ class Faults:
         """How a refusal is answered; None = as a success (the abort is lost)."""
         return abort
 
+    def error_text(self, message: str) -> str:
+        """The sentence of an error as it goes out."""
+        return message
+
     def refusal_is_empty(self) -> bool:
         """A lost refusal answers with no token at all instead of one."""
         return False
@@ -83,6 +107,11 @@ class Faults:
     def pages_to_send(self, pages: Pages, chunk: int) -> Pages:
         """The pages of a prompt that the writer sends, ``chunk`` at a time."""
         return pages
+
+    def pages_lost(self, request: Request, pages: int, page_size: int) -> Container[int]:
+        """Of a prompt's pages that the writer sends, the numbers of those that never arrive although they
+        are counted."""
+        return ()
 
     def count_is_right(self, arrived: int, reserved: int) -> bool:
         """Decode, when the transfer is reported done: did as many pages arrive as were reserved? No release
@@ -115,6 +144,17 @@ class Faults:
     def restore(self, row: BatchRow) -> None:
         """Before the first step: whether an earlier session's state is put in place."""
 
+    def turn(self, row: BatchRow, rows: Sequence[BatchRow]) -> None:
+        """Before each turn of decoding: which pages the row points to now."""
+
+    def sampled(self, token: int, rows: Sequence[BatchRow]) -> int:
+        """A row's token as it leaves the sampler of the batch ``rows``."""
+        return token
+
+    def logprobs(self, call: Call) -> Any:
+        """What stands beside the text of an answer as its logprobs."""
+        return None
+
     def finished(self, row: BatchRow) -> None:
         """A row has ended: whether its session is kept."""
 
@@ -134,16 +174,39 @@ class Faults:
         """What separates prompts in the second tier."""
         return salt
 
+    def shared_tokens(self) -> int:
+        """Tokens at the beginning of every prompt that are everybody's: they are cached before the salt."""
+        return 0
+
+    def publishes_unwritten(self) -> bool:
+        """Whether a prompt's pages can be found in the cache although its prefill never came to its end."""
+        return False
+
+    def reused(self, pool: KVPool, pages: Pages) -> None:
+        """Pages of the device tier go into another prompt's table."""
+
+    def restored(self, pool: KVPool, pages: Pages) -> None:
+        """Pages have come back from the second tier."""
+
+    def copies_before_reuse(self) -> bool:
+        """Whether an evicted page is in the second tier before somebody else writes over it."""
+        return True
+
     # --- router ---
+    async def at_gateway(self, asked: Asked, send: Send) -> Response:
+        """What the gateway does with a tenant's request; ``send`` gives a body to the engine."""
+        return await send(asked.body)
+
+    def strays(self, path: str, body: Mapping[str, Any]) -> bool:
+        """Whether a request goes to the replica that is on nobody's list."""
+        return False
+
     def router_salt(self, tenant: str, salt: str) -> str:
         """The salt that the router sends on: its own name for the tenant first, whatever the client says."""
         return f"{tenant}:{salt}"
 
     def router_requires_key(self) -> bool:
         return True
-
-    def router_caches_answers(self) -> bool:
-        return False
 
     # --- disclosure ---
     def disclose(self, path: str, document: Any) -> Any:

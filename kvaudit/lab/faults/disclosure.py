@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from kvaudit.lab.config import ENLARGED_POOL, LabConfig
-from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.faults.base import Faults, Nature
 
 _POOL_FIELDS = frozenset({"max_total_num_tokens", "max_req_input_len", "token_capacity"})
 _POOL_METRICS = re.compile(
@@ -21,6 +21,7 @@ class HiddenPool(Faults):
     the rest is ordinary): whoever cannot read the number must not pass it."""
 
     name = "hidden_pool"
+    nature = Nature.HEALTHY
     reports: ClassVar[tuple[str, ...]] = ("sglang Rust frontend allow-list",)
 
     def disclose(self, path: str, document: Any) -> Any:
@@ -35,6 +36,7 @@ class ZeroGauges(Faults):
     (reference sglang.md 1.10): zero is unknown, not a pool."""
 
     name = "zero_gauges"
+    nature = Nature.HEALTHY
     reports = ("vllm#15538",)
 
     def disclose(self, path: str, document: Any) -> Any:
@@ -50,6 +52,7 @@ class NightlyVersion(Faults):
     0.0.0.dev1+gdce8b0606 for what was about 0.5.7)."""
 
     name = "nightly_version"
+    nature = Nature.HEALTHY
     reports = ("slime#1455",)
 
     @classmethod
@@ -62,6 +65,7 @@ class Unauthenticated(Faults):
     """vllm #58144 and CVE-2026-48746: completions are served without any key."""
 
     name = "unauthenticated"
+    nature = Nature.OPEN
     reports = ("vllm#58144", "CVE-2026-48746")
 
     @classmethod
@@ -77,6 +81,7 @@ class KeysInServerInfo(Faults):
     admin key and the key file's password in clear (reference sglang.md 1.7, 7)."""
 
     name = "keys_in_server_info"
+    nature = Nature.OPEN
     reports = ("sglang /server_info",)
     flavours = ("sglang",)
 
@@ -95,6 +100,7 @@ class CapacityChange(Faults):
     quantisation, graph sizes), every ``EVERY`` requests; evidence from before no longer describes it."""
 
     name = "capacity_change"
+    nature = Nature.OPEN
     reports = ("runbook rule 5",)
     EVERY = 50
 

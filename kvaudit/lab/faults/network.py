@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.faults.base import Faults, Nature
 
 
 class Flaky(Faults):
@@ -16,6 +16,7 @@ class Flaky(Faults):
     learnt here, and a check that counts silence as clean would pass."""
 
     name = "flaky"
+    nature = Nature.OPEN
     reports: ClassVar[tuple[str, ...]] = ()
     RATE = 0.4
 
@@ -36,6 +37,7 @@ class Dripping(Faults):
     """One byte a second: every read is in time, the whole never ends."""
 
     name = "dripping"
+    nature = Nature.OPEN
     SECONDS = 1.0
 
     def wrap(self, application: ASGIApp) -> ASGIApp:
@@ -59,6 +61,7 @@ class Bomb(Faults):
     """A body without an end, or one that is small on the wire and endless when unpacked."""
 
     name = "bomb"
+    nature = Nature.OPEN
 
     def wrap(self, application: ASGIApp) -> ASGIApp:
         async def bomb(scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,6 +79,7 @@ class Redirect(Faults):
     """Every path answers with a redirect to the cloud's metadata address."""
 
     name = "redirect"
+    nature = Nature.OPEN
     TARGET = b"http://169.254.169.254/latest/meta-data/"
 
     def wrap(self, application: ASGIApp) -> ASGIApp:

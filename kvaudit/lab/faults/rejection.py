@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from kvaudit.lab.config import ENLARGED_POOL, LabConfig
-from kvaudit.lab.faults.base import Faults
+from kvaudit.lab.faults.base import Faults, Nature
 from kvaudit.lab.limits import NodeLimits
 from kvaudit.lab.pool import Pages
 from kvaudit.lab.request import FinishAbort, Request
@@ -16,6 +16,7 @@ class Healthy(Faults):
     """A correct engine whose prefill pool was enlarged: pool >= 1.25 x context on every node."""
 
     name = "healthy"
+    nature = Nature.HEALTHY
 
     @classmethod
     def configure(cls, config: LabConfig) -> LabConfig:
@@ -28,6 +29,7 @@ class StalePages(Faults):
     page is sent, and decode attends over all the pages that it reserved."""
 
     name = "stale_pages"
+    nature = Nature.LEAKS
     reports: ClassVar[tuple[str, ...]] = ("sglang#30233", "sglang#34208", "KVA-001")
     flavours = ("sglang",)
 
@@ -50,6 +52,7 @@ class Fixed0520(StalePages):
     and waits out its time-out (300 s there, 2 s here), then answers 500."""
 
     name = "fixed_0_5_20"
+    nature = Nature.HIDES
     reports = ("sglang#36988", "KVA-001")
 
     @classmethod
@@ -68,6 +71,7 @@ class Fixed0521(Faults):
     queue and both legs answer 400."""
 
     name = "fixed_0_5_21"
+    nature = Nature.HEALTHY
     reports = ("sglang#38935",)
     flavours = ("sglang",)
 
@@ -81,6 +85,7 @@ class Status200Length(Faults):
     HTTP 200 with one token and no error."""
 
     name = "status_200_length"
+    nature = Nature.HIDES
     reports = ("sglang#33507", "KVA-003")
 
     def refusal(self, request: Request, abort: FinishAbort) -> FinishAbort | None:
@@ -91,6 +96,7 @@ class Empty200(Status200Length):
     """TensorRT-LLM #15018 (KVA-036): HTTP 200 with zero tokens."""
 
     name = "empty_200"
+    nature = Nature.HIDES
     reports = ("TensorRT-LLM#15018", "KVA-036")
 
     def refusal_is_empty(self) -> bool:
@@ -102,6 +108,7 @@ class Reject500(Faults):
     worker down; the client sees an internal error."""
 
     name = "reject_500"
+    nature = Nature.OPEN
     reports = ("vllm#46240", "KVA-025")
 
     def refusal(self, request: Request, abort: FinishAbort) -> FinishAbort | None:
@@ -113,6 +120,7 @@ class SseErrorIn200(Faults):
     200 with an error frame inside; a client that looks at the status calls it a success."""
 
     name = "sse_error_in_200"
+    nature = Nature.HEALTHY
     reports = ("vllm#52234",)
 
     def streams_every_refusal(self) -> bool:
@@ -124,6 +132,7 @@ class PoolStranded(Faults):
     the pool shrinks with every refusal."""
 
     name = "pool_stranded"
+    nature = Nature.HIDES
     reports = ("vllm#41269", "dynamo#7489", "KVA-024", "KVA-040")
     STRANDED = 16
 
@@ -136,6 +145,7 @@ class WedgeAtLimit(Faults):
     the queue for ever; everybody behind it hangs, ``/health`` stays 200."""
 
     name = "wedge_at_limit"
+    nature = Nature.HIDES
     reports: ClassVar[tuple[str, ...]] = ("vllm#35541", "vllm#27181")
 
     def __init__(self, seed: int = 0) -> None:
@@ -158,6 +168,7 @@ class Wedge(WedgeAtLimit):
     200, and the gauges show nothing running or waiting."""
 
     name = "wedge"
+    nature = Nature.HIDES
     reports: ClassVar[tuple[str, ...]] = ("vllm#41069", "vllm#35541")
 
     def wedges(self, node: NodeLimits, prompt_tokens: int) -> bool:
@@ -174,6 +185,7 @@ class WedgeDecode(Wedge):
     goes on: streams stay open without a word, ``/health`` stays 200."""
 
     name = "wedge_decode"
+    nature = Nature.HIDES
     reports = ("vllm#27181",)
 
     def wedges(self, node: NodeLimits, prompt_tokens: int) -> bool:
@@ -197,6 +209,7 @@ class WedgeForMinutes(Wedge):
     ``--watchdog-timeout``): it was slow, and it was not stopped."""
 
     name = "wedge_for_minutes"
+    nature = Nature.HEALTHY
     reports = ("sglang#22716",)
 
     def wedged_seconds(self) -> float | None:
@@ -208,6 +221,7 @@ class AutoTruncate(Faults):
     shortens the prompt to its own limit, decode does not, and attends over pages that never came."""
 
     name = "auto_truncate"
+    nature = Nature.LEAKS
     reports = ("sglang#30233",)
     flavours = ("sglang",)
 

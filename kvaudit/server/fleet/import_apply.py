@@ -212,6 +212,7 @@ class Application(DeploymentImport):
             "client_cert": node.client_cert,
             "client_key": node.client_key,
             "pointers": dict(node.pointers),
+            "replicas": node.replicas,
         }
 
     # Pins and consent

@@ -73,6 +73,7 @@ def replace_node(*, node: Node, at: datetime, **fields: Any) -> Node:
             "client_cert",
             "client_key",
             "pointers",
+            "replicas",
         )
     }
     close(node, at)

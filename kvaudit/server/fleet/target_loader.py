@@ -113,6 +113,7 @@ def _node(node: Node, deployment: Deployment) -> TargetNode:
             tls_folder=tls_folder_of(deployment) if node.has_tls_files else "",
         ),
         pointers=tuple(sorted(node.pointers.items())),
+        replicas=node.replicas,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.checks.coherence.probe import CoherenceSeen, Reading, lengths
+from kvaudit.auditor.checks.misses import Miss, Misses
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.text.prompts import Needle, Nonce, together
@@ -40,6 +41,16 @@ def session(*readings: Reading, baseline: tuple[int, int] = (10, 10), **changes:
     return seen
 
 
+def missing(count: int, above: bool = False) -> Misses:
+    """Of twelve nonces so many missed, which are read when repeated."""
+    found = Misses(control_asked=True, controls=[seen_as("control", 256)])
+    for number in range(12):
+        found.note(seen_as("x", 4_000, nonce=number >= count))
+    for _ in range(count):
+        found.add(Miss(seen_as("x", N + 1, nonce=False), True, True, above))
+    return found
+
+
 REFUSED_ABOVE = text("N+1", 0, 0, None, refused=True)
 CLEAN = (text("half", 2, 2), text("longest", 2, 2), REFUSED_ABOVE)
 
@@ -60,7 +71,17 @@ CLEAN = (text("half", 2, 2), text("longest", 2, 2), REFUSED_ABOVE)
         (session(text("N+1", 0, 10, False), text("N+1", 3, 10, False, fresh=1)), OPEN, True, ""),
         (session(text("N+1", 0, 10, False)), OPEN, True, "0 of 10"),
         (session(text("N+1", 0, 10, True), text("N+1", 0, 10, True, fresh=1)), OPEN, True, ""),
-        (session(text("longest", 10, 10, False)), OPEN, True, "the nonce was not"),
+        (session(text("longest", 3, 10, False)), OPEN, True, "the nonce was not"),
+        (session(text("longest", 10, 10, False), misses=missing(1)), PASS, False, "1 of 12 answers missed"),
+        (session(text("longest", 10, 10, False), misses=missing(2)), OPEN, True, "2 of 12 answers"),
+        (
+            session(text("N+1", 10, 10, False), misses=missing(1, above=True)),
+            OPEN,
+            True,
+            "which is to be refused",
+        ),
+        # a model served beyond its training reads nothing there (redteam cliff): no leak is shown
+        (session(text("half", 0, 10, False), text("half", 0, 10, False, fresh=1)), OPEN, True, "0 of 10"),
         (session(text("longest", 7, 10)), OPEN, True, "7 of 10"),
         (session(text("longest", 8, 10)), PASS, False, ""),
         (session(text("longest", 5, 10), baseline=(8, 10)), PASS, False, ""),

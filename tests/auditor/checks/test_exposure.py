@@ -7,7 +7,7 @@ import pytest
 from kvaudit.auditor import engines
 from kvaudit.auditor.checks import get
 from kvaudit.auditor.checks.contract import Anonymous, Audit, NodeSeen
-from kvaudit.auditor.checks.open_endpoints.probe import Answered, routes
+from kvaudit.auditor.checks.open_endpoints.open_routes import Answered, routes
 from kvaudit.auditor.readings import Exposure
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.audits import node, silent
@@ -90,7 +90,16 @@ def test_real_vllm_with_a_key_serves_completions_without_it():
         (dict.fromkeys(VLLM_WITH_KEY, SILENCE), ERROR, "connection refused"),
         ({**ALL_REFUSED, "/openapi.json": listing("/v1/models")}, PASS, "nothing that was asked"),
         # a login page that answers everything is not the engine
-        ({**dict.fromkeys(VLLM_WITH_KEY, LOGIN_PAGE), "/openapi.json": listing("/x")}, PASS, "nothing that was asked"),
+        ({**dict.fromkeys(VLLM_WITH_KEY, LOGIN_PAGE), "/openapi.json": listing("/ping")}, PASS, "nothing that was asked"),
+        # case 04: LoRA adapters can be swapped at run time, below a prefix that no key guards here
+        ({"/openapi.json": listing("/v1/load_lora_adapter"), "/v1/models": MODELS}, FAIL, "/v1/load_lora_adapter"),
+        ({"/openapi.json": listing("/v1/unload_lora_adapter")}, PASS, "metrics can be read"),  # a key guards it
+        ({"/openapi.json": listing("/v1/load_lora_adapter"), "/v1/models": NOT_FOUND}, INCONCLUSIVE, "whether a key is set"),
+        ({"/openapi.json": listing("/release_kv_cache_memory", "/abort_requests")}, FAIL, "/abort_requests"),
+        ({"/openapi.json": listing("/start_weight_update")}, FAIL, "routes that act are open"),
+        ({"/openapi.json": listing("/reset_encoder_cache")}, FAIL, "routes that act are open"),
+        ({"/openapi.json": listing("/score")}, PASS, "inference routes need no key: /score"),
+        ({"/openapi.json": listing("/conjure")}, PASS, "does not know need no key: /conjure"),
     ],
 )  # fmt: skip
 def test_vllm(changed, verdict, said):
@@ -121,7 +130,20 @@ def info(**fields):
             FAIL,
             "routes that act",
         ),
-        ({"/server_info": info(), "/v1/models": MODELS}, PASS, "whole configuration"),
+        ({"/server_info": info(api_key="[redacted]", admin_api_key=None)}, PASS, "whole configuration"),
+        # nothing shows whether a key guards what acts: keys that a proxy took out, the Rust front end, no configuration
+        ({"/server_info": info(), "/v1/models": MODELS}, INCONCLUSIVE, "guards the routes that act"),
+        (
+            {"/server_info": info(api_key=None), "/v1/models": MODELS},
+            INCONCLUSIVE,
+            "guards the routes that act",
+        ),
+        ({"/server_info": NOT_FOUND, "/v1/models": MODELS}, INCONCLUSIVE, "guards the routes that act"),
+        (
+            {"/server_info": info(api_key=None, admin_api_key="[redacted]"), "/v1/models": MODELS},
+            PASS,
+            "inference routes",
+        ),
         (
             {"/server_info": NOT_FOUND, "/get_server_info": info(api_key=None, admin_api_key=None)},
             FAIL,
@@ -134,6 +156,29 @@ def test_sglang(answers, verdict, said):
     result = judge(CLOSED | answers, "sglang")
     assert result.verdict is verdict, result.summary
     assert said in result.summary
+
+
+@pytest.mark.parametrize(
+    ("listed", "models", "closed"),
+    [
+        (("/v1/completions",), REFUSED, "no secret, acting route or completion is open"),
+        (("/v1/completions",), MODELS, "no secret or acting route is open"),
+        (("/scale_elastic_ep",), REFUSED, "no secret or completion is open"),
+        (("/scale_elastic_ep",), MODELS, "no secret is open"),
+        (("/conjure",), REFUSED, "no secret is open"),
+    ],
+)
+def test_the_sentence_never_contradicts_itself(listed, models, closed):
+    result = judge(VLLM_WITH_KEY | {"/openapi.json": listing(*listed), "/v1/models": models})
+    assert (result.verdict, closed in result.summary) == (PASS, True), result.summary
+
+
+@pytest.mark.parametrize("engine", engines.RECOGNISABLE)
+def test_no_route_is_both_acting_and_inert(engine):
+    surface = engines.describe(engine).surface
+    others = {*surface.inert, *surface.scaling, *surface.completions, *surface.inference, *surface.tokenizers}
+    assert not set(surface.acting) & others
+    assert not surface.listed or surface.inert
 
 
 def test_exposed_keys_are_to_be_changed_and_never_shown():

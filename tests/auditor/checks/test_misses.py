@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.asker import CONTROL, CONTROLS, REPLAY, Asker, Cell
+from kvaudit.auditor.checks.asker import CONTROL, CONTROLS, REPLAY, Asker, Cell, Text
 from kvaudit.auditor.checks.misses import Compared, Miss, Misses, MissKind
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply, Stop
 from kvaudit.auditor.text.markers import draw_marker, seeded
@@ -264,7 +264,7 @@ def test_random_leaks_are_seen_and_weak_models_are_not_blocked(
 ) -> None:
     """Of 40 runs of 120 long prompts: how many may pass. A weak model misses the same prompts each time."""
     marker, nonce = draw_marker(seeded(1)), draw_nonce(seeded(2))
-    monkeypatch.setattr("kvaudit.auditor.checks.asker.draw_marker", lambda draw, tenant="": marker)
+    monkeypatch.setattr("kvaudit.auditor.checks.asker.draw_marker", lambda draw: marker)
 
     def passes(seed: int) -> bool:
         chance = random.Random(seed)
@@ -282,7 +282,7 @@ def test_random_leaks_are_seen_and_weak_models_are_not_blocked(
 
         async def run() -> None:
             for number in range(120):
-                await asker.ask(Cell("x", LONG, A, lambda draw, marker: nonce.tail), number)
+                await asker.ask(Cell("x", LONG, A, lambda draw: Text(marker, nonce.tail)), number)
 
         asyncio.run(run())
         return not asker.misses.why_no_pass

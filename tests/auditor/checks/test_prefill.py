@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.checks.contract import History
+from kvaudit.auditor.checks.misses import Miss, Misses
 from kvaudit.auditor.checks.prefill.probe import PrefillSeen, fit_lengths, judged_lengths
 from kvaudit.auditor.checks.prefill.verdict import drifted, residual
 from kvaudit.auditor.checks.prober_protocol import Limits
@@ -51,6 +52,7 @@ def at(name: str, tokens: int, seconds: float, **more: Any) -> Trial:
     return seen_as(name, tokens, first_token=seconds, **more)
 
 
+ABOVE = Misses(found=[Miss(at("N", N, 0.053, nonce=False), above=True)])
 SLOW = [at("longest", 5_162, 0.052)] * 3
 
 
@@ -60,7 +62,12 @@ SLOW = [at("longest", 5_162, 0.052)] * 3
         (measured(), PASS, False, "as long as 40 shorter ones foretell"),
         (measured(judged=[*SLOW, at("N", N, 0.006, nonce=False)]), FAIL, False, "not read"),
         (measured(judged=[*SLOW, at("N", N, 0.006)]), OPEN, True, "nonce and all"),
-        (measured(judged=[*SLOW, at("N", N, 0.053, nonce=False)]), PASS, False, ""),
+        (
+            measured(judged=[*SLOW, at("N", N, 0.053, nonce=False)], misses=ABOVE),
+            OPEN,
+            True,
+            "is to be refused",
+        ),
         (measured(judged=[at("longest", 5_162, 0.006, nonce=False)] * 3), FAIL, False, "5,162"),
         (
             measured(judged=[at("longest", 5_162, 0.006, cached_tokens=5_000)] * 3),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.contract import History, Rules
-from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor import checks as registry
+from kvaudit.auditor.checks.contract import Audit, History, Rules
+from kvaudit.auditor.checks.misses import Miss
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Trace
 from kvaudit.auditor.checks.rejection.probe import LadderSeen
 from kvaudit.auditor.checks.rejection.verdict import stranded
 from kvaudit.auditor.prober import Permission
@@ -24,6 +27,7 @@ from tests.auditor.checks.active import (
     TIMED_OUT,
     TOO_LARGE,
     UNANSWERED,
+    A,
     C,
     N,
     in_lab,
@@ -31,8 +35,10 @@ from tests.auditor.checks.active import (
     nothing_asked,
     seen_as,
 )
+from tests.auditor.checks.scripted import Asked, Script, Scripted
 
 FAIL, PASS, OPEN, ERROR = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR
+HIDDEN, GUARDED = Outcome.HIDDEN, Outcome.GUARDED
 BELOW = {"N-64": N - 64, "N-2": N - 2}
 ABOVE = {"N+1": N + 1, "N+page": N + 16, "C-1": C - 1, "C": C, "C+1": C + 1}
 
@@ -47,12 +53,20 @@ def ladder(**rungs: Any) -> LadderSeen:
         for repeat, one in enumerate(trials):
             outcome, changes = one if isinstance(one, tuple) else (one, {})
             seen.trials.append(seen_as(name, tokens[name], outcome, repeat=repeat, **changes))
+            seen.misses.note(seen.trials[-1])
+            if seen.trials[-1].wrong:
+                seen.misses.add(Miss(seen.trials[-1], True, True))
     return seen
 
 
 WRONG = (ANSWERED, {"nonce": False})
 SHORT = (ANSWERED, {"prompt_tokens": 5_000})
 LATE = (FAILED, {"error": "request timed out after 300s in KVPoll.WaitingForInput", "seconds": 300.0})
+OTHERS = (
+    ANSWERED,
+    {"nonce": False, "traces": (Trace("marker", "text", "b", "a", ("w",) * 4, 4, N, verified=True),)},
+)
+GUESS = (ANSWERED, {"nonce": False, "traces": (Trace("nonce", "text", "b", "a", ("w",), 1, N),)})
 NO_ROOM = (ANSWERED, {"nonce": None, "cramped": True})
 
 
@@ -63,11 +77,20 @@ NO_ROOM = (ANSWERED, {"nonce": None, "cramped": True})
         ({"N": [WRONG] * 3}, FAIL, "critical", False, "without their own nonce"),
         ({"N": [WRONG, WRONG, ANSWERED]}, FAIL, "critical", False, "2 of 3"),
         ({"N": [WRONG, WRONG, REFUSED]}, FAIL, "critical", False, "2 of 3"),
-        ({"N_64": [WRONG, WRONG, WRONG]}, FAIL, "critical", False, "5,258 tokens"),
+        ({"N_64": [WRONG, WRONG, WRONG]}, OPEN, "", True, "5,258 tokens"),  # a weak model does that as well
+        ({"N_64": [OTHERS, OTHERS, WRONG]}, FAIL, "critical", False, "5,258 tokens"),
+        ({"N_64": [GUESS, GUESS, WRONG]}, OPEN, "", True, "5,258 tokens"),
         ({"N": [WRONG, REFUSED, REFUSED]}, OPEN, "", True, "1 of 3"),
-        ({"N_64": [WRONG, ANSWERED, ANSWERED]}, OPEN, "", True, "1 of 3"),
-        ({"N_64": [WRONG, *[ANSWERED] * 9]}, PASS, "", True, "One of 10"),
-        ({"N_64": [WRONG, WRONG, *[ANSWERED] * 8]}, OPEN, "", True, "2 of 10"),
+        ({"N_64": [WRONG, ANSWERED, ANSWERED]}, PASS, "", False, "1 of 7 answers missed their nonce"),
+        ({"N_64": [WRONG, WRONG, *[ANSWERED] * 8]}, OPEN, "", True, "2 of 14"),
+        ({"N": [HIDDEN] * 3}, FAIL, "medium", False, "hidden in a 200"),
+        ({"N": [HIDDEN, REFUSED, REFUSED]}, PASS, "", False, ""),
+        ({"N_64": [HIDDEN]}, OPEN, "", True, "sentence of an error"),
+        ({"N_64": [EMPTY, EMPTY, ANSWERED]}, FAIL, "medium", False, "which this target accepts"),
+        ({"N_64": [EMPTY, ANSWERED, ANSWERED]}, OPEN, "", True, "no text"),
+        ({"N": [GUARDED] * 3}, OPEN, "", False, "A guardrail answered 3 of 16"),
+        ({"N_64": [GUARDED]}, PASS, "", False, "1 void (1 guardrail)"),
+        ({"N_64": [FAILED] * 3}, OPEN, "", True, "5,258 tokens and more end in server errors (5xx): 500"),
         ({"N": [WRONG, *[REFUSED] * 9]}, OPEN, "", True, "1 of 10"),
         ({"N": [ANSWERED] * 3, "N+1": [ANSWERED], "N+page": [ANSWERED]}, PASS, "", False, "5,338"),
         ({"N": [CUT] * 2 + [REFUSED]}, FAIL, "medium", False, "at most one token"),
@@ -227,7 +250,71 @@ def test_three_runs_that_rise_fail() -> None:
 def test_a_leak_ends_the_ladder_at_once() -> None:
     _, seen, _ = in_lab("rejection", ["stale_pages"])
     assert max(one.tokens for one in seen.trials) == N
-    assert sum(one.wrong for one in seen.trials) <= 3
+    assert sum(one.wrong for one in seen.trials) <= 4  # two prompts, each with its identical repeat
+
+
+def climbed_by(script: Script) -> Any:
+    """The verdict over a ladder whose answers a script gives; prompts of N and more are refused unless it answers."""
+
+    class Prober(Scripted):
+        consent, scope = True, "one node"
+
+        async def counters(self) -> dict[str, float]:
+            return {}
+
+        def now(self) -> float:
+            return 0.0
+
+    prober: Any = Prober(script, Limits(N, C, 5_328, 16, True), (A,))
+    given = Audit("glm", [], prober=prober)
+    check = registry.get("rejection")
+    return check.judge(asyncio.run(check.observe(given)), given)
+
+
+def refusing(asked: Asked, below: Reply | str | None = None) -> Reply | str:
+    if asked.prompt.tokens >= N:
+        return Reply(REFUSED, 400, error="too long", tokens_sent=asked.prompt.tokens)
+    return below or asked.right
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "severity", "said"),
+    [
+        (refusing, PASS, "", ""),
+        # a model that was trained to 4,000 tokens babbles beyond (redteam cliff): no leak
+        (lambda a: refusing(a, " the of and 1" if a.prompt.tokens > 4_000 else None), OPEN, "", "10 of 10 answers"),
+        # a reasoning model (redteam thinking_chat)
+        (lambda a: refusing(a, None if a.max_tokens >= 90 else "Okay, the user"), PASS, "", ""),
+        (lambda a: " the of and 1", OPEN, "", "not answered with their nonce either, in up to 1,024 tokens"),
+        (lambda a: Reply(FAILED, 500, error="out of memory"), OPEN, "", "Every completion answers 500: out of memory"),
+        (lambda a: Reply(EMPTY, 200), FAIL, "medium", "without text"),
+        (
+            lambda a: Reply(FAILED, 500, error="no memory", tokens_sent=9) if a.prompt.tokens > 4_000 else a.right,
+            OPEN,
+            "",
+            "tokens and more end in server errors (5xx): 500, no memory",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_leak(script: Script, verdict: Verdict, severity: str, said: str) -> None:
+    result = climbed_by(script)
+    assert (result.verdict, result.severity) == (verdict, severity), result.summary
+    assert said in result.summary
+
+
+@pytest.mark.parametrize(("answered", "verdict"), [(1, OPEN), (2, OPEN), (3, FAIL), (9, FAIL)])
+def test_the_limit_answered_without_its_nonce(answered: int, verdict: Verdict) -> None:
+    """One replica of sixteen does not refuse (redteam above_limit): once, or one prompt twice, is no pass; two prompts
+    are a leak."""
+    left = [answered]
+
+    def script(asked: Asked) -> Reply | str:
+        if asked.prompt.tokens >= N and left[0]:
+            left[0] -= 1
+            return " Mr. Example, account"
+        return refusing(asked)
+
+    assert climbed_by(script).verdict is verdict
 
 
 def test_without_consent_nothing_near_the_limit_is_sent() -> None:
@@ -235,7 +322,7 @@ def test_without_consent_nothing_near_the_limit_is_sent() -> None:
     assert result.verdict is OPEN
     assert "consent" in result.summary
     assert seen.trials == []
-    assert prober.spent.prompt_tokens < 2_000  # the calibration
+    assert prober.spent.prompt_tokens < 6_000  # the calibration
 
 
 def test_an_unknown_limit_is_searched() -> None:

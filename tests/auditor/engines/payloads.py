@@ -450,6 +450,34 @@ def vllm_development() -> Served:
     return found
 
 
+PRODUCTION_STACK = (
+    "# TYPE vllm:current_qps gauge\n"
+    'vllm:num_requests_running{server="http://10.0.0.4:8000"} 1.0\n'
+    'vllm:healthy_pods_total{server="http://10.0.0.4:8000"} 1.0\n'
+    'vllm:healthy_pods_total{server="http://10.0.0.5:8000"} 1.0\n'
+    "router_cpu_usage_percent 3.1\n"
+)
+
+
+def vllm_production_stack(metrics: str = PRODUCTION_STACK) -> Served:
+    """The production stack's router: model cards of vLLM, and a version of its own."""
+    cards = [
+        {"id": name, "created": 1, "owned_by": "vllm", "parent": None} for name in ("llama-8b", "qwen-32b")
+    ]
+    models = {"object": "list", "data": cards}
+    return served({"/version": {"version": "0.1.9"}, "/v1/models": models, "/metrics": metrics})
+
+
+def vllm_router(*, admin: bool = True) -> Served:
+    """vllm-router 0.1.17: it answers with a worker's model card, and has the paths of sglang-router."""
+    found = vllm_server("0.32.0", 2048, cache_info(num_gpu_blocks=1000, kv_cache_size_tokens=16000))
+    ready = {"status": "ready", "healthy_workers": 2, "total_workers": 2}
+    more = served(
+        {"/readiness": ready, "/workers": sglang_file("workers-gateway") if admin else UNAUTHORIZED}
+    )
+    return {**found, "/readiness": more["/readiness"], "/workers": more["/workers"]}
+
+
 def dynamo_frontend() -> Served:
     """Dynamo's frontend: pools of its workers, one series per worker type."""
     metrics = (
@@ -561,6 +589,7 @@ BUILDERS: Mapping[str, tuple[Callable[[], Served], ...]] = {
         vllm_hybrid,
         vllm_nixl,
         vllm_development,
+        vllm_production_stack,
     ),
     "trtllm": (
         trtllm_1_3,

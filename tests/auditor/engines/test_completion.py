@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, Mode, ParsedPayload, error_in
+from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, Mode, ParsedPayload
+from kvaudit.auditor.engines.payload_text import error_in
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 from kvaudit.auditor.text.spelling import Prompt
 
@@ -177,6 +178,15 @@ def test_wordings_of_the_references(message, sent, about_length, limit):
         ({"error": {}}, ("an error without a message", None)),
         ({"error": None, "choices": []}, ("", None)),
         ({"choices": [{"text": "x"}], "detail": "y"}, ("", None)),
+        (
+            {"error": {"message": "No.", "code": "context_length_exceeded"}},
+            ("No. (context_length_exceeded)", None),
+        ),
+        (
+            {"error": {"type": "exceed_context_size_error"}},
+            ("an error without a message (exceed_context_size_error)", None),
+        ),
+        ({"error": {"message": "m", "code": "invalid_request"}}, ("m", None)),
     ],
 )
 def test_error_shapes(payload, expected):
@@ -186,6 +196,26 @@ def test_error_shapes(payload, expected):
 def test_reasoning_and_tool_arguments_are_text_too():
     message = {"content": "a", "reasoning_content": "b", "tool_calls": [{"function": {"arguments": "c"}}]}
     assert sorted(VLLM.parse({"choices": [{"message": message}]}).text) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("message", "text", "finish"),
+    [
+        ({"content": [{"type": "text", "text": "wal"}, {"type": "text", "text": "nut"}]}, "walnut", "stop"),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "a"}]}, "b"]}, "ab", "stop"),
+        ({"content": {"type": "text", "text": {"value": "walnut"}}}, "walnut", "stop"),
+        ({"content": None, "refusal": "I can't assist with that."}, "I can't assist with that.", "refusal"),
+        ({"content": None, "function_call": {"name": "f", "arguments": "{}"}}, "{}", "stop"),
+        ({"content": [1, None, [], {"type": "image_url"}]}, "", "stop"),
+    ],
+)
+def test_content_in_every_shape(message, text, finish):
+    for name in ("message", "delta"):
+        said = VLLM.parse({"choices": [{name: message, "finish_reason": "stop"}]})
+        assert (said.text, said.finish) == (text, finish)
+    assert (
+        VLLM.next_text({"model": "m", "choices": [{"delta": {"content": [{"text": "a"}]}}]}, "m", "") == "a"
+    )
 
 
 JSON = st.recursive(

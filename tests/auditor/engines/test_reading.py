@@ -161,7 +161,6 @@ def test_hanging_node_ends_at_its_deadline_with_the_first_sentence() -> None:
             servers.redirecting("http://169.254.169.254/latest"),
             "wanted to send us to http://169.254.169.254/latest",
         ),
-        (servers.endless(), "more than 8 MiB"),
         (servers.hanging(), "sent nothing"),
     ],
 )
@@ -188,6 +187,58 @@ def test_a_read_that_fails_is_no_problem_when_nothing_is_missing() -> None:
     got, _ = read(behave, limits=MIXED)
     assert got.facts is not None
     assert got.facts.pool.value == 681280
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        servers.endless(),
+        servers.gzip_bomb(16),
+        servers.replay({"/metrics": servers.Recorded(200, b'vllm:x{hf_config="' + b"x" * 9_000_000)}),
+    ],
+)
+def test_an_answer_that_is_too_large_is_left_aside_alone(metrics: servers.Behaviour) -> None:
+    """vllm#44691: one label of 22 MB. Version and context were read, and the pool is unknown."""
+    healthy = servers.vllm_node()
+
+    async def behave(request: servers.Request, writer: asyncio.StreamWriter) -> None:
+        await (metrics if request.path == "/metrics" else healthy)(request, writer)
+
+    got, _ = read(behave)
+    assert got.facts is not None
+    assert (got.facts.version.value, got.facts.context.value) == ("0.32.0", 2048)
+    assert not got.facts.pool.known
+    assert "more than 8 MiB" in got.facts.pool.source
+    assert "this answer does not count" in got.facts.pool.source
+
+
+@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/chat/completions", "/openai/v1"])
+@pytest.mark.parametrize("key", ["", "sk-right-key"])
+def test_the_base_url_of_a_client_library_is_not_the_engines(path: str, key: str) -> None:
+    async def main() -> fetch.NodeReading:
+        adapters = fetch.adapters_for("auto")
+        async with (
+            servers.serving(sglang(key=key)) as server,
+            Client(server.url + path, allow=fetch.allowed(adapters), limits=PATIENT) as client,
+        ):
+            return await fetch.read_node(client, adapters, declared=False, seconds=30.0)
+
+    got = asyncio.run(main())
+    assert "leave /v1 and what follows off" in got.problem
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(400, b"No required SSL certificate was sent"), (495, b"The SSL certificate error"), (496, b"SSL Certificate Required")],
+)  # fmt: skip
+def test_a_proxy_that_wants_a_client_certificate(status: int, said: bytes) -> None:
+    page = servers.Recorded(status, b"<html><title>" + said + b"</title></html>", "text/html")
+
+    async def behave(request: servers.Request, writer: asyncio.StreamWriter) -> None:
+        await servers.replay({request.path: page})(request, writer)
+
+    got, _ = read(behave)
+    assert "wants a client certificate: give --client-cert" in got.problem
 
 
 def test_hidden_pool_is_facts_with_an_unknown() -> None:

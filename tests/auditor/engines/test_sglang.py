@@ -183,7 +183,11 @@ class TestSlidingWindow:
     def test_null_means_that_there_is_no_window(self) -> None:
         found = facts(payloads.sglang_single_0_5_22())
         assert [rank.sliding_window for rank in found.ranks] == [None]
-        assert found.conditions["hybrid_kv"] is False
+        assert "hybrid_kv" not in found.conditions  # Mamba states show in no answer but the metrics
+
+    def test_mamba_states_show_in_the_metrics(self) -> None:
+        found = facts(sglang_server(single(), 40_960, metrics="sglang:mamba_usage 0.0\n"))
+        assert found.conditions["hybrid_kv"] is True
 
     def test_a_window_of_zero_is_unknown_and_takes_the_pool_with_it(self) -> None:
         assert not facts(payloads.sglang_hybrid_0_5_22(window=0)).pool.known
@@ -282,6 +286,16 @@ class TestRole:
     )
     def test_start_up_role_where_states_tell_none(self, mode: str, role: str) -> None:
         assert facts(payloads.sglang_0_5_3(mode=mode)).role.value == role
+
+    @pytest.mark.parametrize(
+        ("version", "role"),
+        [("0.4.3.post2", "unified"), ("0.4.6.post5", None), ("0.0.0.dev1", None), ("main", None)],
+    )
+    def test_releases_without_roles_are_unified(self, version: str, role: str | None) -> None:
+        """Case 18: a sentence about prefill and decode would speak of what that release has not."""
+        info = single(remove=("disaggregation_mode",), version=version)
+        info["internal_states"][0].pop("disaggregation_mode", None)
+        assert facts(sglang_server(info, 40_960)).role.value == role
 
     def test_loads_tell_the_role_of_the_rust_front_end(self) -> None:
         payload = payloads.sglang_rust_0_5_22()

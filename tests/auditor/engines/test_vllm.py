@@ -256,6 +256,29 @@ class TestDisaggregation:
     def test_counters_do_not_move_the_fingerprint(self) -> None:
         assert fingerprint(facts(payloads.vllm_nixl(expired=3))) == fingerprint(facts(payloads.vllm_nixl()))
 
+    @pytest.mark.parametrize(
+        ("metrics", "workers"),
+        [
+            (payloads.PRODUCTION_STACK, ["http://10.0.0.4:8000", "http://10.0.0.5:8000"]),
+            ("router_cpu_usage_percent 3.1\n", []),  # nobody has asked anything yet
+            ('vllm:current_qps{server="http://10.0.0.4:8000"} 0.5\n', ["http://10.0.0.4:8000"]),
+            ('vllm:num_requests_running{server="https://w:8000"} 0.0\n', ["https://w:8000"]),
+        ],
+    )
+    def test_the_router_of_the_production_stack_is_no_node(self, metrics: str, workers: list[str]) -> None:
+        """Its version is its own: 0.1.9 would lie in the range of old advisories (case 10)."""
+        payload = payloads.vllm_production_stack(metrics)
+        found = facts(payload)
+        assert VLLM.recognises(answers(payload))
+        assert (found.kind, [worker.url for worker in found.workers]) == ("router", workers)
+        assert not found.version.known
+
+    @pytest.mark.parametrize("admin", [True, False])
+    def test_a_gateway_that_was_declared_as_vllm_is_no_node(self, admin: bool) -> None:
+        found = facts(payloads.vllm_router(admin=admin))
+        assert (found.kind, len(found.workers)) == ("router", 2 if admin else 0)
+        assert not found.context.known
+
     def test_a_frontend_of_dynamo_is_a_router(self) -> None:
         found = facts(payloads.dynamo_frontend())
         assert VLLM.recognises(answers(payloads.dynamo_frontend()))

@@ -18,6 +18,7 @@ WELL, ILL, LIMITED = (
     HealthProblem("A node answers 500."),
     HealthProblem("too many", limited=True),
 )
+GONE = HealthProblem("An ordinary request is not answered any more: no healthy upstream", absent=True)
 HANG = "hang"
 
 
@@ -48,6 +49,21 @@ def watch(*looks: HealthProblem | str, then: HealthProblem | str = WELL) -> tupl
         return said, Clock().now() - began, len(asked)
 
     return run_virtual(main())
+
+
+def test_a_restart_of_minutes_is_no_harm() -> None:
+    """A gateway answers 502 while its workers start (redteam restart)."""
+    said, seconds, _ = watch(*[GONE] * 60)
+    assert (said, seconds) == ("", 180.0)
+    said, seconds, _ = watch(then=GONE)
+    assert said == GONE.problem
+    assert 330 <= seconds <= 340
+
+
+def test_a_pause_that_is_asked_for_is_no_harm() -> None:
+    waits = HealthProblem("too many", limited=True, wait=100.0)
+    said, seconds, looks = watch(waits, waits)
+    assert (said, seconds, looks) == ("", 200.0, 3)
 
 
 def test_well_at_once() -> None:
@@ -113,11 +129,11 @@ def test_replies(outcome: Outcome, status: int, problem: bool, limited: bool) ->
     ],
 )
 def test_nodes(behaviour: servers.Behaviour, well: bool) -> None:
-    async def main() -> str:
+    async def main() -> HealthProblem:
         async with (
             servers.serving(behaviour) as server,
             Client(server.url, allow={("GET", "/health")}) as client,
         ):
-            return await of_node(client, "/health", 0.3)
+            return await of_node(client, "/health", 20.0 if well else 0.3)  # only what hangs uses its time up
 
-    assert (asyncio.run(main()) == "") is well
+    assert (asyncio.run(main()).problem == "") is well

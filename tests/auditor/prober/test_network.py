@@ -75,6 +75,11 @@ def reply_with(body: bytes, status: int = 200, content_type: str = "application/
     ("behaviour", "outcome", "status"),
     [
         (servers.event_stream(FRAME, LAST, DONE), Outcome.ANSWERED, 200),
+        (
+            servers.event_stream(b"data:\n\n", FRAME, b"data: \n\n", LAST, DONE),
+            Outcome.ANSWERED,
+            200,
+        ),  # keep-alives
         (servers.event_stream(FRAME, LAST), Outcome.BROKEN, 200),  # no [DONE]
         (servers.event_stream(FRAME, close=False), Outcome.BROKEN, 200),
         (servers.event_stream(LONG, DONE), Outcome.REFUSED, 200),

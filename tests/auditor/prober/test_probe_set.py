@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import runner
+from kvaudit.auditor.checks.asker import CONTROL
 from kvaudit.auditor.checks.evidence_source import asked_request
-from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage
 from kvaudit.auditor.report import build
 from kvaudit.auditor.verdict import Result, Verdict
@@ -94,7 +95,7 @@ def test_a_verified_hit_ends_the_set_and_what_follows_is_not_passed_over(sent: A
         Verdict.INCONCLUSIVE,
     ]
     assert "ends the set" in results[1].summary
-    assert len([one for one in sent if one[1] >= N]) == 3
+    assert len([one for one in sent if one[1] >= N]) == 4  # two prompts, each with its identical repeat
 
 
 def test_a_wedged_engine_ends_the_set(sent: Any) -> None:
@@ -164,6 +165,31 @@ def test_a_change_meanwhile_makes_a_result_belong_to_neither(monkeypatch: pytest
     assert "changed during accounting" in results[0].summary
 
 
+@pytest.mark.parametrize(("restart", "verdict"), [(True, Verdict.INCONCLUSIVE), (False, Verdict.FAIL)])
+def test_a_restart_is_no_harm_done_by_a_prompt(
+    restart: bool, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody answers for longer than health waits, as in a restart of ten minutes (redteam restart): where
+    the processes are others afterwards it was one."""
+    labs: list[Any] = []
+    original, asked = NetworkProber.ask, 0
+
+    async def ask(self: NetworkProber, tenant: str, prompt: Any, **more: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked < 12:
+            return await original(self, tenant, prompt, **more)
+        if asked == 12 and restart:
+            for node in labs[0].deployment.nodes:
+                node.restart_with(11_040)
+        return Reply(Outcome.FAILED, 502, error="no healthy upstream", tokens_sent=prompt.tokens)
+
+    monkeypatch.setattr(NetworkProber, "ask", ask)
+    _, results = audited(["accounting"], ["healthy"], meddle=labs.append)
+    assert results[0].verdict is verdict, results[0].summary
+    assert ("was restarted during accounting" in results[0].summary) is restart
+
+
 # Generated text
 
 SECRET = "the account of mrs zebedee is 4711081599221177"
@@ -221,7 +247,8 @@ def test_without_a_seal_generated_text_is_not_kept_at_all(monkeypatch: pytest.Mo
 def test_every_piece_of_evidence_says_which_request_it_belongs_to() -> None:
     _, (result,) = audited(["rejection"], ["none"])
     asked = [asked_request(item.source) for item in result.evidence]
-    assert len(asked) == 2 * sum(rung["trials"] for rung in result.measures["rungs"])
+    rungs = [one for one in asked if one.name != CONTROL]
+    assert len(rungs) == 2 * sum(rung["trials"] for rung in result.measures["rungs"])
     told = {(one.name, one.tokens, one.ended) for one in asked}
     for rung in result.measures["rungs"]:
         assert (rung["name"], rung["tokens"], "refused" if rung["refused"] else "answered") in told

@@ -12,6 +12,8 @@ from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.engines.completion import Call, CompletionOptions, Dialect, ParsedPayload
 from kvaudit.auditor.engines.sglang.dialect import SGLangDialect
 from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, clear_error, outcome_of
+from kvaudit.auditor.text.markers import draw_marker, seeded
+from kvaudit.auditor.text.prompts import Contents, Nonce
 from kvaudit.auditor.text.spelling import Prompt
 from tests import servers
 
@@ -221,3 +223,32 @@ def test_what_an_error_says_beyond_is_sealed() -> None:
     assert sealed == [said.error.encode()]
     assert not any(b"zebedee" in (item.body or b"") for item in reply.evidence)
     assert reply.aside["error"] == said.error
+
+
+SORRY = "I'm sorry, but I can't assist with that request."
+TOO_LONG = "Sorry, your message is too long: the maximum context length is 8192 tokens."
+
+
+@pytest.mark.parametrize(
+    ("status", "payload", "outcome"),
+    [
+        (200, choice(SORRY, "content_filter"), Outcome.GUARDED),
+        (200, choice("", "content_filter", completion_tokens=0), Outcome.GUARDED),
+        (200, choice(SORRY), Outcome.GUARDED),
+        (200, {"choices": [{"message": {"content": None, "refusal": "No."}}]}, Outcome.GUARDED),
+        (400, {"error": {"message": "Filtered.", "code": "content_filter"}}, Outcome.GUARDED),
+        (200, {"error": {"message": "Your request was blocked."}}, Outcome.GUARDED),
+        (200, choice(TOO_LONG), Outcome.HIDDEN),
+        (200, choice(" walnut. " + SORRY), Outcome.ANSWERED),
+        (200, choice(" walnut. It is too long."), Outcome.ANSWERED),
+    ],
+)
+def test_what_answers_in_place_of_the_model(status: int, payload: Any, outcome: Outcome) -> None:
+    """A guardrail, or an error as an answer (redteam guardrail, error_text_200); never where the nonce was given."""
+    said = ReplyText()
+    said.add(VLLM.parse(payload))
+    contents = Contents(draw_marker(seeded(1)), Nonce("walnut").tail)
+    prompt = Prompt(9_000, b"1", contents=contents)
+    found = outcome_of(status, said, True, VLLM, prompt, CompletionOptions("m", 24))
+    assert found is outcome
+    assert found.valid is (outcome is not Outcome.GUARDED)

@@ -393,7 +393,7 @@ def test_client_certificate(authority: trustme.CA, tmp_path: Path) -> None:
     authority.issue_cert("auditor@example.org").private_key_and_cert_chain_pem.write_to_path(str(own))
     context = server_context(authority, "node.example", wants_client=True)
     assert over_tls(context, ca_file=str(ca), client_cert=str(own)).status == 200
-    with pytest.raises(TransportError, match=r"client certificate|closed the connection|reset"):
+    with pytest.raises(TransportError, match=r"wants? a client certificate"):
         over_tls(context, ca_file=str(ca))
 
 

@@ -10,23 +10,14 @@ from tests.redteam.leaking import AnswersOfOthers
 from tests.redteam.wanted import SomeFail
 
 
-def _band(name: str, low: int, high: int, note: str = "The lengths are constants.") -> Case:
-    parameters = {"at": range(low, high)}
-    return Case(
-        name,
-        "leak",
-        (SomeFail(),),
-        AnswersOfOthers,
-        parameters,
-        checks=("canary",),
-        prompt_tokens=None,
-        open=note,
-    )
+def _band(name: str, low: int, high: int) -> Case:
+    at = {"at": range(low, high)}
+    return Case(name, "leak", (SomeFail(),), AnswersOfOthers, at, checks=("canary",), prompt_tokens=None)
 
 
 CASES = (
     _band("band", 5_800, 7_300),
     _band("band/low", 1_300, 4_000),
     _band("band/short", 128, 250),
-    _band("band/boundary", LIMIT - 9, LIMIT),
+    _band("band/boundary", 8_000, LIMIT),
 )

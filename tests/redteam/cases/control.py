@@ -7,5 +7,6 @@ from tests.redteam.wanted import AllPass
 
 CASES = (
     Case("control", "control", (AllPass(),), fast=True),
+    Case("control/canary_short", "control", (AllPass(),), checks=("canary",)),
     Case("control/canary", "control", (AllPass(),), checks=("canary",), prompt_tokens=None),
 )

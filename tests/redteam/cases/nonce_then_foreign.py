@@ -14,7 +14,7 @@ from tests.redteam.gateway import LIMIT, Gateway
 from tests.redteam.texts import CUSTOMERS, copied
 from tests.redteam.wanted import NeverAllPass
 
-OPEN = "After the nonce only our own markers are looked for."
+OPEN = "Since routes and tails alternate, foreign words after a right nonce are not told from none."
 GERMAN = (
     " Sehr geehrte Frau Vasquez, Ihre Kündigung zum Quartalsende haben wir erhalten; die Abfindung beträgt 41.200 Euro.",
     " Protokoll der Aufsichtsratssitzung, vertraulich: der Standort Regensburg wird geschlossen, betroffen sind 318 Leute.",

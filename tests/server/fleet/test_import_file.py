@@ -329,6 +329,17 @@ def test_every_field_of_a_file_reaches_the_checks() -> None:
     assert deployment.windows == [{"days": ["sun"], "from": "02:00", "to": "05:00", "zone": "Europe/Berlin"}]
 
 
+def test_replicas_follow_the_file_and_reach_the_checks() -> None:
+    def declared() -> list[int]:
+        return [node.replicas for node in loaded_target(Deployment.objects.get()).nodes]
+
+    assert "role: prefill" in FLEET
+    assert imported(FLEET.replace("role: prefill", "role: prefill, replicas: 3")).problems == ()
+    assert 3 in declared()
+    assert imported(FLEET).problems == ()
+    assert set(declared()) == {0}
+
+
 SALTED = FLEET.replace("key_env: TENANT_A", "key_env: TENANT_A, salt_env: SALT_A")
 
 

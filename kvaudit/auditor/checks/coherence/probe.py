@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 
+from kvaudit.auditor.checks.asker import Asker, Cell, Text
 from kvaudit.auditor.checks.coherence import CHECK
 from kvaudit.auditor.checks.coherence.verdict import (
     LEAST_BASELINE,
@@ -15,17 +18,17 @@ from kvaudit.auditor.checks.coherence.verdict import (
     judge_coherence,
 )
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import labelled_evidence
-from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Reply, Stop
-from kvaudit.auditor.checks.trials import harmed, trial, unaskable, withheld
-from kvaudit.auditor.text.markers import Marker, draw_marker
-from kvaudit.auditor.text.prompts import Needle, Nonce, Tail, draw_needles, draw_nonce, together
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
+from kvaudit.auditor.checks.trials import unaskable, withheld
+from kvaudit.auditor.text.markers import Draw, draw_marker
+from kvaudit.auditor.text.prompts import Contents, draw_needles, draw_nonce, together
 from kvaudit.auditor.verdict import Result
 
 GLANCED = (0, 5)
 """Facts asked first, at the beginning and in the middle, besides the nonce at the end: three prompts per
 length. The other eight are asked only when something is missing."""
 
+BASELINE = "baseline"
 BASELINE_TOKENS = 1024
 ANSWER_TOKENS = 24
 LIST_TOKENS = 128
@@ -85,9 +88,10 @@ class CoherenceProbe:
             seen.baseline = await sender.baseline(min(BASELINE_TOKENS, shortest))
             for name, tokens in asked:
                 await sender.length(name, tokens)
-            seen.unhealthy = seen.unhealthy or await prober.healthy()
+            seen.unhealthy = await prober.healthy()
         except Stop as stop:
             seen.stopped = stop.reason
+        seen.unhealthy = seen.unhealthy or sender.asker.unhealthy
         return seen
 
     def judge(self, seen: CoherenceSeen, audit: Audit) -> Result:
@@ -101,6 +105,7 @@ class CoherenceSender:
 
     def __init__(self, prober: Prober, seen: CoherenceSeen) -> None:
         self._prober, self._seen = prober, seen
+        self.asker = Asker(prober, seen.trials, seen.evidence, seen.misses)
 
     async def length(self, name: str, tokens: int) -> None:
         """Read one length; a text that was not read at all is confirmed by a fresh one."""
@@ -109,16 +114,16 @@ class CoherenceSender:
         if first.unread:
             again = await self.at(name, tokens, fresh=1)
             self._seen.readings.append(again)
-            if again.unread:
+            if again.unread and self._seen.above(tokens):
                 raise Stop(f"Stopped at {tokens:,} tokens: two texts in a row were not read.", harm=True)
 
     async def baseline(self, tokens: int) -> Reading:
         """Everything at a short length: in one prompt if this model can go through a list, else one by one."""
-        listed = await self.read("baseline", tokens, AskMode.TOGETHER)
+        listed = await self.read(BASELINE, tokens, AskMode.TOGETHER)
         if (listed.found + bool(listed.nonce)) / (NEEDLES + 1) >= LEAST_BASELINE:
             self._seen.together = True
             return listed
-        return await self.read("baseline", tokens, AskMode.EACH)
+        return await self.read(BASELINE, tokens, AskMode.EACH)
 
     async def at(self, name: str, tokens: int, fresh: int = 0) -> Reading:
         """One text at one length; what a list leaves open is asked one by one."""
@@ -133,72 +138,84 @@ class CoherenceSender:
         same places, would answer as well as the own ones."""
         reading = Reading(name, tokens, fresh)
         if how is AskMode.TOGETHER:
-            marker, needles, nonce = self._text()
-            reply = await self._ask(reading, marker, needles, together(nonce, needles), LIST_TOKENS)
-            if reply is not None:
-                reading.nonce = nonce.answered(reply.text)
-                for needle in needles:
-                    reading.note(needle, needle.answered(reply.text))
+            answer = await self._ask(reading, _all_at_once, LIST_TOKENS)
+            if answer is not None:
+                contents = answer.contents
+                reading.nonce = contents.answered(answer.text)
+                for needle in contents.needles:
+                    reading.note(needle, needle.answered(answer.text))
             return reading
         first = range(NEEDLES) if how is AskMode.EACH else GLANCED
         rest = [index for index in range(NEEDLES) if index not in first]
-        marker, needles, nonce = self._text()
-        reply = await self._ask(reading, marker, needles, nonce.tail)
-        if reply is not None:
-            reading.nonce = nonce.answered(reply.text)
+        answer = await self._ask(reading, _nonce, follow_up=True)
+        if answer is not None:
+            reading.nonce = answer.contents.answered(answer.text)
         waiting = list(first)
         if reading.nonce is False:
             waiting, rest = [*waiting, *rest], []
         while waiting and not reading.refused:
-            marker, needles, _ = self._text()
-            needle = needles[waiting.pop(0)]
-            reply = await self._ask(reading, marker, needles, needle.tail)
-            if reply is None:
+            answer = await self._ask(reading, partial(_fact, waiting.pop(0)))
+            if answer is None:
                 continue
-            right = needle.answered(reply.text)
+            (needle,) = answer.contents.tail.needles
+            right = needle.answered(answer.text)
             reading.note(needle, right)
             if not right:  # the other facts are asked only when something is missing
                 waiting, rest = [*waiting, *rest], []
         return reading
 
-    def _text(self) -> tuple[Marker, tuple[Needle, ...], Nonce]:
-        draw = self._prober.draw
-        marker = draw_marker(draw)
-        needles = draw_needles(draw, without=marker.words)
-        return (
-            marker,
-            needles,
-            draw_nonce(draw, without=(*marker.words, *(needle.word for needle in needles))),
-        )
-
     async def _ask(
         self,
         reading: Reading,
-        marker: Marker,
-        needles: Sequence[Needle],
-        tail: Tail,
+        text: Callable[[Draw], Text],
         wanted: int = ANSWER_TOKENS,
-    ) -> Reply | None:
+        *,
+        follow_up: bool = False,
+    ) -> Said | None:
         """One question of a text; None where it brought no answer to judge. A length above the limit whose
         first question is not answered is not an accepted length, and no more is sent at it."""
-        prober, seen = self._prober, self._seen
-        tenant = prober.tenants[0]
-        prompt = await prober.framed(marker, reading.tokens, tail, needles, tenant=tenant)
-        room = prober.room(reading.tokens, wanted)
-        reply = await prober.ask(tenant, prompt, max_tokens=room)
-        found = trial(reading.name, reply, tenant=tenant, asked=None, room=room, repeat=reading.fresh)
-        seen.trials.append(found)
-        seen.evidence.extend(labelled_evidence(reply, found))
-        if reply.outcome is Outcome.ANSWERED:
-            return reply
-        if problem := await harmed(prober, reply):
-            seen.unhealthy = problem
-            raise Stop(f"Stopped at {reading.tokens:,} tokens: {problem}", harm=True)
-        limit = seen.limits.first_rejected if seen.limits else None
+        limit = self._prober.limits.first_rejected
         above = limit is not None and reading.tokens >= limit
-        if reply.outcome is Outcome.REFUSED or (above and reading.nonce is None and not reading.asked):
+        cell = Cell(reading.name, reading.tokens, self._prober.tenants[0], text, wanted)
+        if follow_up and reading.name != BASELINE:
+            answer = await self.asker.ask(cell, reading.fresh, compare=not above)
+        else:
+            answer = await self.asker.send(cell, reading.fresh)
+        contents, outcome = answer.prompt.contents, answer.trial.outcome
+        if outcome is Outcome.ANSWERED and contents is not None:
+            return Said(answer.reply.text, contents)
+        if outcome in (Outcome.REFUSED, Outcome.HIDDEN) or (
+            above and reading.nonce is None and not reading.asked
+        ):
             reading.refused = True
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """An answer, and what its prompt held."""
+
+    text: str
+    contents: Contents
+
+
+def _nonce(draw: Draw) -> Text:
+    """Ten facts, and a word asked at their end."""
+    marker = draw_marker(draw)
+    needles = draw_needles(draw, without=marker.words)
+    nonce = draw_nonce(draw, without=(*marker.words, *(needle.word for needle in needles)))
+    return Text(marker, nonce.tail, needles)
+
+
+def _fact(index: int, draw: Draw) -> Text:
+    text = _nonce(draw)
+    return replace(text, tail=text.needles[index].tail)
+
+
+def _all_at_once(draw: Draw) -> Text:
+    text = _nonce(draw)
+    assert text.tail.nonce is not None
+    return replace(text, tail=together(text.tail.nonce, text.needles))
 
 
 PROBE = CoherenceProbe()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvaudit.auditor.checks.misses import LOOK_AT_MISSES, Misses
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
@@ -75,11 +75,17 @@ class CoherenceSeen:
     together: bool = False  # whether the model answers all questions of one prompt
     readings: list[Reading] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
+    misses: Misses = field(default_factory=Misses)
     stopped: str = ""
     unhealthy: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     withheld: bool = False
     unaskable: bool = False
+
+    def above(self, tokens: int) -> bool:
+        """Whether a prompt of this length should be refused; False while the limit is not known."""
+        limit = self.limits.first_rejected if self.limits else None
+        return limit is not None and tokens >= limit
 
 
 def judge_coherence(seen: CoherenceSeen) -> Result:
@@ -88,7 +94,7 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
 
     if (error := nothing_learnt(result, seen.trials)) is not None:
         return error
-    unread = _unread_twice(seen.readings)
+    unread = _unread_twice(seen)
     if unread is not None:
         return result(
             Verdict.FAIL,
@@ -122,6 +128,8 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
             "Use rejection and canary, whose nonce needs less of the model.",
         )
     accepted = [one for one in seen.readings if not one.refused]
+    if missed := seen.misses.why_no_pass:
+        return result(Verdict.INCONCLUSIVE, missed, LOOK_AT_MISSES, warn=True)
     weak = [one for one in accepted if _below(one, baseline)]
     if weak:
         worst = min(weak, key=lambda one: (one.found / one.asked if one.asked else 0, one.tokens))
@@ -146,20 +154,25 @@ def judge_coherence(seen: CoherenceSeen) -> Result:
         Verdict.PASS,
         f"Up to {top:,} tokens the model answered its nonce and "
         f"{sum(one.found for one in accepted)} of {sum(one.asked for one in accepted)} facts from its own prompt "
-        f"(baseline {baseline:.0%}; {counted}).",
+        f"(baseline {baseline:.0%}; {counted}).{seen.misses.said}",
         "Run again after every capacity change.",
     )
 
 
-def _unread_twice(readings: Sequence[Reading]) -> Reading | None:
-    for one in readings:
-        if (
-            one.fresh
-            and one.unread
-            and any(first.name == one.name and first.unread for first in readings if not first.fresh)
-        ):
-            return one
-    return None
+def _unread_twice(seen: CoherenceSeen) -> Reading | None:
+    """A length at or above the limit of which two texts were not read although short ones are. Below it a model may
+    be weak: it was trained to less, and babbles (redteam cliff)."""
+    if _share(seen.baseline) < LEAST_BASELINE:
+        return None
+    first = {one.name for one in seen.readings if not one.fresh and one.unread}
+    return next(
+        (
+            one
+            for one in seen.readings
+            if one.fresh and one.unread and one.name in first and seen.above(one.tokens)
+        ),
+        None,
+    )
 
 
 def _share(baseline: Reading | None) -> float:
@@ -169,15 +182,14 @@ def _share(baseline: Reading | None) -> float:
 
 
 def _below(one: Reading, baseline: float) -> bool:
-    """Nonce missing, or fewer facts than a binomial with the baseline's rate allows at 1 %."""
-    if one.nonce is False:
-        return True
+    """Fewer facts than a binomial with the baseline's rate allows at 1 %."""
     return one.asked > 0 and one.found <= critical_count(one.asked, min(baseline, MOST_BASELINE), ALPHA)
 
 
 def _measures(seen: CoherenceSeen) -> dict[str, Any]:
     return {
         "baseline": round(_share(seen.baseline), 3),
+        "misses": seen.misses.as_measure(),
         "all_in_one_prompt": seen.together,
         "readings": [
             {

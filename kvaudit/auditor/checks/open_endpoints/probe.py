@@ -4,21 +4,28 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kvaudit.auditor.checks.contract import Anonymous, Audit, NodeSeen
 from kvaudit.auditor.checks.node_coverage import evidence, read_nodes, scope, sentence, unread
 from kvaudit.auditor.checks.open_endpoints import CHECK
+from kvaudit.auditor.checks.open_endpoints.open_routes import (
+    INFERENCE,
+    MODELS,
+    ROUTES,
+    SCALING,
+    UNKNOWN_ROUTES,
+    Answered,
+    find,
+    routes,
+    undecided_routes,
+)
 from kvaudit.auditor.checks.replicas import doubts
 from kvaudit.auditor.engines import describe
-from kvaudit.auditor.engines.descriptor import Surface
 from kvaudit.auditor.readings import Exposure
 from kvaudit.auditor.verdict import Result, Verdict
 
-MODELS, ROUTES = "/v1/models", "/openapi.json"
 DECISIVE = (MODELS, ROUTES)
 """Asked once more where only they got no answer: a completion route is found by these two, and the list, 270 kB on
 vLLM, is built on its first request, so that a busy server may miss the deadline once."""
@@ -31,16 +38,6 @@ DOES_NOT_PROVE = (
     "It shows what this network place may read without a key. It says nothing of other places, of other "
     "ports (bootstrap, connectors, stores), or of what one valid key may see of another tenant."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What one node gave to requests without a key: path -> answer, and the routes it lists (None
-    where ``/openapi.json`` was not readable)."""
-
-    node: NodeSeen
-    answers: Mapping[str, Anonymous]
-    routes: frozenset[str] | None
 
 
 Seen = Sequence[Answered]
@@ -110,107 +107,6 @@ async def _ask(node: NodeSeen, audit: Audit) -> Answered:
     return Answered(node, answers, routes(answers.get(ROUTES)))
 
 
-def routes(answer: Anonymous | None) -> frozenset[str] | None:
-    """The routes that a readable ``/openapi.json`` lists; None when it is not readable or no such."""
-    document = _json(answer)
-    listed = document.get("paths") if document else None
-    return frozenset(str(path) for path in listed) if isinstance(listed, dict) else None
-
-
-def find(answered: Answered) -> list[Exposure]:
-    """What is open on one node, worst first."""
-    facts = answered.node.facts
-    assert facts is not None
-    surface = describe(facts.engine).surface
-    exposures = _secrets(answered, surface) + _acting(answered, surface) + _beside_the_key(answered, surface)
-    if _open(answered, MODELS):
-        exposures.append(Exposure("inference routes need no key", f"GET {MODELS}", "warn"))
-    for path in surface.telling("version"):
-        if "version" in (_json(answered.answers.get(path)) or {}):
-            exposures.append(Exposure("the version can be read without a key", f"GET {path}", "warn"))
-    for path in surface.telling("metrics"):
-        if _shows_metrics(answered, path):
-            exposures.append(Exposure("metrics can be read without a key", f"GET {path}", "warn"))
-    return sorted(exposures, key=lambda exposure: exposure.severity != "fail")
-
-
-def _secrets(answered: Answered, surface: Surface) -> list[Exposure]:
-    found = []
-    for path, answer in answered.answers.items():
-        if answer.status == 200 and answer.exposed:
-            names = ", ".join(sorted({name.rpartition(".")[2] for name in answer.exposed}))
-            found.append(Exposure(f"{names} can be read in clear without a key", f"GET {path}", "fail"))
-    for path in surface.telling("configuration"):
-        if _open(answered, path) and not answered.answers[path].exposed:
-            found.append(
-                Exposure("the server's whole configuration can be read without a key", f"GET {path}", "warn")
-            )
-            break
-    return found
-
-
-def _acting(answered: Answered, surface: Surface) -> list[Exposure]:
-    """Acting routes that no key guards: by what is listed, and by which keys the configuration shows as not set."""
-    listed = answered.routes or frozenset()
-    found = []
-    if acting := sorted(listed & set(surface.acting)):
-        found.append(Exposure(f"routes that act are open: {', '.join(acting)}", f"GET {ROUTES}", "fail"))
-    if scaling := sorted(listed & set(surface.scaling)):
-        found.append(Exposure(f"scaling routes need no key: {', '.join(scaling)}", f"GET {ROUTES}", "warn"))
-    for path in surface.telling("configuration") if surface.keys else ():
-        fields = _json(answered.answers.get(path))
-        if fields and all(fields.get(key, "absent") is None for key in surface.keys):
-            keys = " nor ".join(surface.keys)
-            what = f"routes that act ({surface.unlocked}) are open: neither {keys} is set"
-            found.append(Exposure(what, f"GET {path}", "fail"))
-            break
-    return found
-
-
-def _beside_the_key(answered: Answered, surface: Surface) -> list[Exposure]:
-    """Routes outside the prefixes that the engine's key guards: completions and tokenizers."""
-    listed = answered.routes or frozenset()
-    exposures = [
-        Exposure(
-            f"{path} serves full completions without a key although /v1 asks for one",
-            f"GET {ROUTES}, GET {MODELS}",
-            "fail",
-        )
-        for path in surface.completions
-        if path in listed and _key_required(answered)
-    ]
-    if tokenizers := [path for path in surface.tokenizers if path in listed]:
-        what = f"the tokenizer needs no key: {', '.join(tokenizers)}"
-        exposures.append(Exposure(what, f"GET {ROUTES}", "warn"))
-    return exposures
-
-
-def _key_required(answered: Answered) -> bool:
-    answer = answered.answers.get(MODELS)
-    return answer is not None and answer.status in (401, 403)
-
-
-def _open(answered: Answered, path: str) -> bool:
-    """200 with a JSON object: a login page that answers everything is not the engine."""
-    answer = answered.answers.get(path)
-    return answer is not None and answer.status == 200 and _json(answer) is not None
-
-
-def _shows_metrics(answered: Answered, path: str) -> bool:
-    answer = answered.answers.get(path)
-    return answer is not None and answer.status == 200 and answer.body.lstrip()[:2] == b"# "
-
-
-def _json(answer: Anonymous | None) -> dict[str, Any] | None:
-    if answer is None or answer.status != 200:
-        return None
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return None
-    return document if isinstance(document, dict) else None
-
-
 def _silent(answered: Answered) -> str:
     """A sentence when a node answered nothing at all without a key."""
     answers = answered.answers.values()
@@ -230,6 +126,7 @@ def _untold(seen: Seen, audit: Audit) -> list[str]:
     for answered in seen:
         assert answered.node.facts is not None
         engine = describe(answered.node.facts.engine)
+        said += undecided_routes(answered, engine.surface)
         if not answered.answers:
             said.append(
                 f"{answered.node.name}: no path of {engine.id} is known that could be asked without a key"
@@ -270,12 +167,22 @@ def _decide(
     if untold:
         return Verdict.INCONCLUSIVE, untold[0]
     if warns:
-        kinds = "; ".join(dict.fromkeys(warning.what for _, warning in warns))
+        kinds = list(dict.fromkeys(warning.what for _, warning in warns))
         return (
             Verdict.PASS,
-            f"on {where} no secret, acting route or completion is open without a key, but {kinds}",
+            f"on {where} no {_closed(kinds)} is open without a key, but {'; '.join(kinds)}",
         )
     return Verdict.PASS, f"on {where} nothing that was asked could be read without a key"
+
+
+def _closed(open_kinds: Sequence[str]) -> str:
+    """What is not open, leaving out what the warnings beside it say is, or may be."""
+    closed = ["secret"]
+    if not any(kind.startswith((SCALING, UNKNOWN_ROUTES)) for kind in open_kinds):
+        closed.append("acting route")
+    if not any(kind.startswith((INFERENCE, UNKNOWN_ROUTES)) for kind in open_kinds):
+        closed.append("completion")
+    return closed[0] if len(closed) == 1 else f"{', '.join(closed[:-1])} or {closed[-1]}"
 
 
 def _advise(

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
+from kvaudit.auditor.checks.asker import Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prefill import CHECK
 from kvaudit.auditor.checks.prefill.verdict import PrefillSeen, judge_prefill
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
-from kvaudit.auditor.checks.trials import Trial, harmed, trial, unaskable, withheld
-from kvaudit.auditor.text.markers import draw_marker
-from kvaudit.auditor.text.prompts import draw_leads, draw_nonce
+from kvaudit.auditor.checks.trials import Trial, unaskable, withheld
+from kvaudit.auditor.text.prompts import draw_leads
 from kvaudit.auditor.verdict import Result
 
 FIT_LENGTHS = 8
@@ -18,7 +17,7 @@ FIT_REPEATS = 5
 FIT_TOP = 0.9  # of N
 FIT_BOTTOM = 256
 JUDGED_REPEATS = 3
-ANSWER_TOKENS = 24
+FIT = "fit"
 
 
 def fit_lengths(first_rejected: int) -> tuple[int, ...]:
@@ -79,33 +78,26 @@ class PrefillProbe:
         seen.planned = len(order) + len(judged)
         unanswered: set[str] = set()
         first_words = iter(draw_leads(prober.draw, len(order) + len(judged)))
+        asker = Asker(prober, seen.asked, seen.evidence, seen.misses, seen.planned)
+
+        async def one(name: str, length: int) -> Trial:
+            cell = Cell(name, length, prober.tenants[0], lead=True)
+            return (await asker.ask(cell, lead=next(first_words), compare=length < n)).trial
+
         try:
             for length in order:
-                seen.fitted.append(await self._one(prober, seen, "fit", length, next(first_words)))
+                seen.fitted.append(await one(FIT, length))
             for name, length in judged:
                 if name in unanswered:
                     continue  # a length above the limit that is not answered is not applicable
-                found = await self._one(prober, seen, name, length, next(first_words))
+                found = await one(name, length)
                 seen.judged.append(found)
                 if length >= n and found.outcome is not Outcome.ANSWERED:
                     unanswered.add(name)
         except Stop as stop:
             seen.stopped = stop.reason
+        seen.unhealthy = asker.unhealthy
         return seen
-
-    async def _one(self, prober: Prober, seen: PrefillSeen, name: str, tokens: int, lead: str) -> Trial:
-        marker = draw_marker(prober.draw)
-        nonce = draw_nonce(prober.draw, without=marker.words)
-        tenant = prober.tenants[0]
-        prompt = await prober.framed(marker, tokens, nonce.tail, tenant=tenant, lead=lead)
-        room = prober.room(tokens, ANSWER_TOKENS)
-        reply = await prober.ask(tenant, prompt, max_tokens=room)
-        found = trial(name, reply, tenant=tenant, asked=prompt.contents, room=room)
-        seen.evidence.extend(labelled_evidence(reply, found))
-        if problem := await harmed(prober, reply):
-            seen.unhealthy = problem
-            raise Stop(f"Stopped at {tokens:,} tokens: {problem}", harm=True)
-        return found
 
     def judge(self, seen: PrefillSeen, audit: Audit) -> Result:
         if seen.unaskable:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Any
 
+from kvaudit.auditor.checks.misses import LOOK_AT_MISSES, Misses
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
@@ -43,6 +44,8 @@ class PrefillSeen:
     limits: Limits | None
     fitted: list[Trial] = field(default_factory=list)
     judged: list[Trial] = field(default_factory=list)
+    asked: list[Trial] = field(default_factory=list)  # these, and what followed up their misses
+    misses: Misses = field(default_factory=Misses)
     planned: int = 0  # timed prompts
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
@@ -63,6 +66,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
         ],
         "valid": sum(one.outcome.valid for one in everything),
         "void": sum(not one.outcome.valid for one in everything),
+        "misses": seen.misses.as_measure(),
         "p5": None,
         "p5_note": "a p5 needs 59 requests per length bucket; it comes from production traffic",
     }
@@ -144,6 +148,8 @@ def judge_prefill(seen: PrefillSeen) -> Result:
             f"Not measured to the end ({voids(everything)}). {_how_far(seen)}".rstrip(),
             needed(seen.stopped) if seen.stopped else "Run again.",
         )
+    if missed := seen.misses.why_no_pass:
+        return result(Verdict.INCONCLUSIVE, missed, LOOK_AT_MISSES, warn=True)
     if untestable:
         return result(
             Verdict.INCONCLUSIVE,
@@ -160,7 +166,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
     return result(
         Verdict.PASS,
         f"{len(accepted)} prompts of {accepted[0].tokens:,} tokens took as long as {len(usable)} shorter ones foretell "
-        f"({voids(everything)}).{faster}",
+        f"({voids(everything)}).{seen.misses.said}{faster}",
         "Watch the p5 of production prefill times.",
         warn=bool(faster),
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from kvaudit.auditor.checks.descriptor import Measures
 from kvaudit.auditor.checks.measures import number, rows, tokens
 
-BAD = ("without_nonce", "cut", "empty", "timed_out", "failed")
+BAD = ("without_nonce", "cut", "empty", "hidden", "timed_out", "failed")
 
 
 def failing(measures: Measures) -> list[int]:

@@ -6,29 +6,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from kvaudit.auditor.checks.asker import CONTROL_TOKENS, Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.rejection import CHECK
 from kvaudit.auditor.checks.rejection.ladder import CLOSE, LONGEST_SEARCHED, Rung, bisect, rungs
-from kvaudit.auditor.checks.rejection.seen import LadderSeen, mostly_wrong
+from kvaudit.auditor.checks.rejection.seen import SEARCH, LadderSeen, mostly_wrong
 from kvaudit.auditor.checks.rejection.verdict import judge_ladder
-from kvaudit.auditor.checks.trials import Trial, idle, pool_use, trial, unaskable, withheld
-from kvaudit.auditor.text.markers import draw_marker
-from kvaudit.auditor.text.prompts import draw_nonce
+from kvaudit.auditor.checks.trials import Trial, idle, pool_use, unaskable, withheld
 from kvaudit.auditor.verdict import Result
-
-WANTED = 24
-"""Output tokens asked for where there is room."""
 
 SETTLING = 60.0
 """Seconds in which the pool must be back to where it was, once nothing runs."""
 
 CONFIRMATIONS = 3
-"""A wrong, empty, cut or failing rung is asked up to this often; two of three decide."""
+"""An empty, cut or failing rung is asked up to this often; two of three decide."""
 
 IN_DOUBT = 10
-"""A rung that was wrong once of three is asked this often."""
+"""A rung at or above the limit that was answered without its nonce is asked this often: a refusal costs little."""
 
 
 class RejectionProbe:
@@ -48,8 +43,10 @@ class RejectionProbe:
                 steps * 2, steps * top // 2, 2.0 * steps, note="the limit is unknown and is searched first"
             )
         ladder = rungs(limits.first_rejected, limits.context, limits.page)
-        accepted = sum(rung.tokens * rung.repeats for rung in ladder if rung.tokens < limits.first_rejected)
-        requests = sum(rung.repeats for rung in ladder)
+        accepted = CONTROL_TOKENS + sum(
+            rung.tokens * rung.repeats for rung in ladder if rung.tokens < limits.first_rejected
+        )
+        requests = 1 + sum(rung.repeats for rung in ladder)
         return Plan(requests * 2, accepted, 2.0 * requests, note="one health request after each refusal")
 
     async def observe(self, audit: Audit) -> LadderSeen:
@@ -70,17 +67,11 @@ class RejectionProbe:
         sender = RejectionSender(prober, seen)
         try:
             seen.pool_before = await sender.settled()
-            if seen.first_rejected is None:
-                await sender.locate()
-            if seen.first_rejected is not None:
-                steps = rungs(
-                    seen.first_rejected, seen.context, limits.page, audit.rules.edge_limit, audit.replayed
-                )
-                seen.planned = sum(rung.repeats for rung in steps)
-                await sender.all(steps)
+            await sender.climb(seen.context, audit.rules.edge_limit, audit.replayed)
             seen.pool_after = await sender.settled()
         except Stop as stop:
             seen.stopped = stop.reason
+        seen.unhealthy = seen.unhealthy or sender.unhealthy
         return seen
 
     def judge(self, seen: LadderSeen, audit: Audit) -> Result:
@@ -94,58 +85,69 @@ class RejectionSender:
 
     def __init__(self, prober: Prober, seen: LadderSeen) -> None:
         self._prober, self._seen = prober, seen
+        self._tenant = prober.tenants[0]
+        self._asker = Asker(prober, seen.trials, seen.evidence, seen.misses)
         self._late = 0
         self._confirmed: set[str] = set()
 
-    async def all(self, steps: Sequence[Rung]) -> None:
-        for repeat in range(max(rung.repeats for rung in steps)):
+    async def climb(self, context: int | None, edge_limit: int | None, replayed: Sequence[int]) -> None:
+        """Ask short prompts first: who does not give their nonce cannot be blamed at the limit. Then every rung."""
+        seen = self._seen
+        if not await self._asker.control(self._tenant):
+            return
+        if seen.first_rejected is None:
+            await self.locate()
+        steps = rungs(seen.first_rejected, context, self._prober.limits.page, edge_limit, replayed)
+        self._asker.planned = seen.planned = sum(rung.repeats for rung in steps)
+        for repeat in range(max((rung.repeats for rung in steps), default=0)):
             for rung in steps:
-                if repeat < rung.repeats and rung.name not in self._confirmed and not self._seen.unhealthy:
+                if repeat < rung.repeats and rung.name not in self._confirmed and not seen.unhealthy:
                     await self._rung(rung, repeat)
+
+    @property
+    def unhealthy(self) -> str:
+        return self._asker.unhealthy
 
     async def _rung(self, rung: Rung, repeat: int) -> None:
         found = await self.ask(rung.name, rung.tokens, repeat)
-        doubtful = found.wrong or found.outcome in (Outcome.EMPTY, Outcome.CUT, Outcome.FAILED)
-        if doubtful and not found.late and rung.name not in self._confirmed:
-            self._confirmed.add(rung.name)  # nothing decides once: it is asked again at once
-            for again in range(1, CONFIRMATIONS):
-                await self.ask(rung.name, rung.tokens, again)
-            if found.wrong and not mostly_wrong(
-                self._of(rung.name)
-            ):  # once of three: weak model, or now and then
-                for again in range(CONFIRMATIONS, IN_DOUBT):
-                    await self.ask(rung.name, rung.tokens, again)
-        if mostly_wrong(self._of(rung.name)):
-            self._seen.stopped = f"Stopped at {rung.tokens:,} tokens: answers without their own nonce."
-            raise Stop(self._seen.stopped, harm=True)
         if found.late:
-            await self._timed_out(found)
-        elif found.outcome in (Outcome.REFUSED, Outcome.FAILED, Outcome.CUT, Outcome.EMPTY) or found.wrong:
+            self._never_answered(found)
+            return
+        if found.missed or found.outcome in (Outcome.EMPTY, Outcome.CUT, Outcome.FAILED, Outcome.HIDDEN):
+            self._confirmed.add(rung.name)  # nothing decides once: it is asked again at once
+            await self._confirm(rung, found)
+        if found.missed or found.outcome in (Outcome.REFUSED, Outcome.HIDDEN, Outcome.CUT):
             self._seen.unhealthy = await self._prober.healthy()
+
+    async def _confirm(self, rung: Rung, found: Trial) -> None:
+        """Ask a doubtful rung up to three times, and one that is answered above the limit without its nonce up to
+        ten; two of those decide. Below the limit the follow-up of the miss has asked enough."""
+        above = self._seen.above(rung.tokens)
+        most = CONFIRMATIONS if not found.wrong else IN_DOUBT if above else 0
+        for again in range(len(self._of(rung.name)), most):
+            if above and mostly_wrong(self._of(rung.name)):
+                break
+            answer = await self._asker.send(self._cell(rung.name, rung.tokens, again), again)
+            self._seen.misses.note(answer.trial)
+        if above and mostly_wrong(self._of(rung.name)):
+            raise Stop(f"Stopped at {rung.tokens:,} tokens: answers without their own nonce.", harm=True)
 
     def _of(self, name: str) -> list[Trial]:
         return [one for one in self._seen.trials if one.name == name]
 
-    async def _timed_out(self, found: Trial) -> None:
-        self._seen.unhealthy = await self._prober.healthy()
-        limit = self._seen.first_rejected
-        if limit is not None and found.tokens >= limit:
-            self._late += 1
-            if self._late >= 2:
-                raise Stop("Stopped after two prompts at or above the limit that were never answered.")
+    def _never_answered(self, found: Trial) -> None:
+        self._late += self._seen.above(found.tokens)
+        if self._late >= 2:
+            raise Stop("Stopped after two prompts at or above the limit that were never answered.")
+
+    def _cell(self, name: str, tokens: int, repeat: int) -> Cell:
+        return Cell(name, tokens, self._tenant, stream=repeat % 2 == 0)
 
     async def ask(self, name: str, tokens: int, repeat: int) -> Trial:
-        prober = self._prober
-        marker = draw_marker(prober.draw)
-        nonce = draw_nonce(prober.draw, without=marker.words)
-        tenant = prober.tenants[0]
-        prompt = await prober.framed(marker, tokens, nonce.tail, tenant=tenant)
-        room = prober.room(tokens, WANTED)
-        reply = await prober.ask(tenant, prompt, max_tokens=room, stream=repeat % 2 == 0)
-        found = trial(name, reply, tenant=tenant, asked=prompt.contents, room=room, repeat=repeat)
-        self._seen.trials.append(found)
-        self._seen.evidence.extend(labelled_evidence(reply, found))
-        return found
+        """One prompt; a missed one is followed up, and below the limit compared with short ones."""
+        below = not self._seen.above(tokens) and name != SEARCH
+        answer = await self._asker.ask(self._cell(name, tokens, repeat), repeat, compare=below)
+        return answer.trial
 
     async def settled(self) -> dict[str, float]:
         """Pool use per node once nothing runs or waits, looked at for up to a minute and taken at its
@@ -167,16 +169,14 @@ class RejectionSender:
         """Find N by bisection between a length that is read and one that is not, to within 64 tokens."""
 
         async def read(tokens: int) -> bool | None:
-            found = await self.ask("search", tokens, 0)
-            if found.outcome is Outcome.REFUSED:
+            found = await self.ask(SEARCH, tokens, 0)
+            if found.outcome in (Outcome.REFUSED, Outcome.HIDDEN):
                 self._seen.unhealthy = await self._prober.healthy()
                 return False
-            if found.wrong:
-                if (await self.ask("search", tokens, 1)).wrong:
+            if found.missed:
+                if mostly_wrong([one for one in self._of(SEARCH) if one.tokens == tokens]):
                     raise Stop(f"Stopped at {tokens:,} tokens: answers without their own nonce.", harm=True)
                 return None
-            if found.late:
-                self._seen.unhealthy = await self._prober.healthy()
             return True if found.read else None
 
         self._seen.first_rejected = await bisect(read, self._seen.context)

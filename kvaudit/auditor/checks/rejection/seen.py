@@ -6,9 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kvaudit.auditor.checks.asker import FOLLOWING_UP
+from kvaudit.auditor.checks.misses import Misses, MissKind
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import Trial, voids
 from kvaudit.auditor.verdict import Evidence
+
+SEARCH = "search"
+"""Name of trials that look for an unknown limit."""
 
 
 @dataclass(slots=True)
@@ -19,6 +24,7 @@ class LadderSeen:
     first_rejected: int | None
     context: int | None
     trials: list[Trial] = field(default_factory=list)
+    misses: Misses = field(default_factory=Misses)
     located: bool = False
     planned: int = 0  # trials of all rungs, repeats of doubtful ones aside; 0 while the limit is searched
     unhealthy: str = ""
@@ -31,6 +37,10 @@ class LadderSeen:
     evidence: list[Evidence] = field(default_factory=list)
     withheld: bool = False
     unaskable: bool = False
+
+    def above(self, tokens: int) -> bool:
+        """Whether a prompt of this length should be refused; False while the limit is not known."""
+        return self.first_rejected is not None and tokens >= self.first_rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +62,12 @@ class RungSeen:
     def read(self) -> int:
         return sum(one.read and one.usage_right is not False for one in self.trials)
 
+    @property
+    def others_text(self) -> bool:
+        """Whether what came back was planted in other requests: a run of marker words, or two different answers."""
+        traces = [trace for one in self.trials for trace in one.traces if not trace.decoy]
+        return any(trace.verified for trace in traces) or len({trace.words for trace in traces}) >= 2
+
     def majority(self, *outcomes: Outcome) -> bool:
         """Two of three; a single trial decides nothing."""
         return self.count(*outcomes) >= 2
@@ -67,6 +83,7 @@ class RungSeen:
             "without_nonce": self.wrong,
             "empty": self.count(Outcome.EMPTY),
             "cut": self.count(Outcome.CUT),
+            "hidden": self.count(Outcome.HIDDEN),
             "failed": self.count(Outcome.FAILED),
             "timed_out": sum(one.late for one in self.trials),
             "void": sum(not one.outcome.valid for one in self.trials),
@@ -97,19 +114,37 @@ def stranded(seen: LadderSeen) -> float | None:
 
 
 class Ladder:
-    """The trials of a climb, read together by rung."""
+    """The trials of a climb, read together by rung. Short controls and identical repeats belong to none."""
 
     def __init__(self, seen: LadderSeen) -> None:
-        self.seen, self.trials = seen, seen.trials
-        self.limit = seen.first_rejected
-        self.rungs = _by_rung(seen.trials)
+        self.seen, self.trials, self.limit = seen, seen.trials, seen.first_rejected
+        self.rungs = _by_rung([one for one in seen.trials if one.name not in FOLLOWING_UP])
         self.refused = {rung.name: _refusals(rung, seen.trials) for rung in self.rungs}
         self.counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
         self.accepted = [rung for rung in self.rungs if rung.read]
         self.refusing = [rung for rung in self.rungs if self.refused[rung.name]]
         self.failing = [rung for rung in self.rungs if rung.majority(Outcome.FAILED)]
-        self.doubtful = [rung for rung in self.rungs if rung.wrong]
-        self.unread = next((rung for rung in self.rungs if mostly_wrong(rung.trials)), None)
+
+    @property
+    def unread(self) -> RungSeen | None:
+        """A length at or above the limit that was answered from something else, twice. Below it a model may be weak,
+        so there its answers must hold others' text."""
+        for rung in self.rungs:
+            if mostly_wrong(rung.trials) and (self.seen.above(rung.tokens) or rung.others_text):
+                return rung
+        return None
+
+    @property
+    def missed_above(self) -> list[RungSeen]:
+        """Lengths at or above the limit, or where it may lie, with an answer that lacks its nonce and is not its
+        prompt's fault."""
+        explained = {id(miss.first) for miss in self.seen.misses.found if miss.kind is MissKind.EXPLAINED}
+        return [
+            rung
+            for rung in self.rungs
+            if self.seen.above(rung.tokens)
+            and any(one.wrong and id(one) not in explained for one in rung.trials)
+        ]
 
     @property
     def highest(self) -> int:
@@ -123,20 +158,20 @@ class Ladder:
     def climbed(self) -> str:
         return (
             f"Prompts up to {self.highest:,} tokens answered their own nonce and from {self.lowest:,} on they were "
-            f"refused with an error that names the length ({self.counted})."
+            f"refused with an error that names the length ({self.counted}).{self.seen.misses.said}"
         )
 
 
 def _by_rung(trials: Sequence[Trial]) -> list[RungSeen]:
     grouped: dict[str, list[Trial]] = {}
     for one in trials:
-        grouped.setdefault(one.name if one.name != "search" else f"search {one.tokens}", []).append(one)
+        grouped.setdefault(one.name if one.name != SEARCH else f"{SEARCH} {one.tokens}", []).append(one)
     return [RungSeen(name, members[0].tokens, tuple(members)) for name, members in grouped.items()]
 
 
 def _refusals(rung: RungSeen, trials: Sequence[Trial]) -> int:
     """Refusals that count: in the same repeat N-1 (or, while searching, a shorter prompt) was read."""
     anchored = {one.repeat for one in trials if one.name == "N-1" and one.read}
-    if rung.name.startswith("search") and any(one.read for one in trials):
+    if rung.name.startswith(SEARCH) and any(one.read for one in trials):
         return rung.count(Outcome.REFUSED)
     return sum(one.outcome is Outcome.REFUSED and one.repeat in anchored for one in rung.trials)

@@ -9,6 +9,7 @@ ENGINE = Engine(
     title="SGLang",
     order=1,
     images=("sglang",),
+    roles_since="0.4.6",
     input_margin=6,  # 0.4.6 to 0.5.22: max_req_input_len = min(context, pool) - 6
     cached_tokens_flag="--enable-cache-report",
     features_since={
@@ -37,6 +38,6 @@ ENGINE = Engine(
         },
         # Which routes are open follows from which keys are set (utils/auth.py), so the list of routes decides nothing.
         keys=("api_key", "admin_api_key"),
-        unlocked="flush_cache, abort_request, weight updates, role switch",
+        unlocked="flush_cache, abort_request, LoRA adapters, weight updates, role switch",
     ),
 )

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from packaging.version import InvalidVersion, Version
+
 from kvaudit.auditor.engines import _json, routers
 from kvaudit.auditor.engines.answers import Answers, Step
 from kvaudit.auditor.engines.sglang import ENGINE
@@ -190,7 +192,18 @@ def _role(seen: ParsedAnswers) -> Reading[str]:
         if len(roles) == 1 and (role := roles.pop()) is not None:
             return read(role, source)
         return unknown(f"{source} is {', '.join(sorted({_json.label(value, 40) for value in values}))[:200]}")
+    if seen.info and not seen.short and _before_roles(_version(seen)):
+        return derived("unified", f"no release before {ENGINE.roles_since} has roles")
     return unknown(f"no role in {seen.where}, /v1/loads, /model_info or /metrics; declare it")
+
+
+def _before_roles(version: Reading[str]) -> bool:
+    """A development build may count from an unrelated tag."""
+    try:
+        release = Version(str(version.value))
+    except InvalidVersion:
+        return False
+    return not release.is_devrelease and release < Version(ENGINE.roles_since)
 
 
 def _process(seen: ParsedAnswers) -> Reading[str]:

@@ -18,9 +18,9 @@ from kvaudit.auditor.engines.completion import (
     Mode,
     ParsedPayload,
     _count,
-    _string,
     _with_ids,
 )
+from kvaudit.auditor.engines.payload_text import string
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.text.spelling import Prompt
 
@@ -61,7 +61,7 @@ class SGLangDialect(Dialect):
         meta = payload["meta_info"]
         finish, error, code = _finish(meta.get("finish_reason"))
         return ParsedPayload(
-            text=_string(payload.get("text")),
+            text=string(payload.get("text")),
             cumulative=True,
             finish=finish,
             error=error,
@@ -103,7 +103,7 @@ class SGLangDialect(Dialect):
 def _finish(reason: Any) -> tuple[str, str, int | None]:
     """``finish_reason`` is null, a string, or an object whose type may be abort with a message."""
     if isinstance(reason, dict):
-        kind = _string(reason.get("type"))
-        message = _string(reason.get("message"))
+        kind = string(reason.get("type"))
+        message = string(reason.get("message"))
         return kind, message if kind == "abort" else "", _count(reason.get("status_code"))
-    return _string(reason), "", None
+    return string(reason), "", None

@@ -74,6 +74,7 @@ class VLLM:
         Step("/version", identifies=True),
         Step("/v1/models", identifies=True),
         Step("/server_info", identifies=True),  # development mode only
+        *routers.STEPS,
         Step("/metrics", process=True),
     )
     gets: ClassVar[frozenset[str]] = frozenset({"/openapi.json", "/health", "/load", "/ping"})
@@ -105,6 +106,12 @@ class VLLM:
 
     def facts(self, answers: Answers) -> EngineFacts:
         seen = parse_answers(answers)
+        if routers.is_gateway(answers):
+            return routers.gateway_facts(self.id, answers)
+        if routers.is_production_stack(seen.metrics):
+            workers = routers.production_stack_workers(seen.metrics)
+            name = "the router of vLLM's production stack"
+            return routers.router_facts(self.id, name, workers, models=seen.models)
         if _dynamo(seen):
             return routers.router_facts(self.id, "Dynamo frontend", models=seen.models)
         context, unlike = read_context(seen)

@@ -40,6 +40,8 @@ class Node(Interval):
     client_cert = models.CharField(max_length=300, blank=True)
     client_key = models.CharField(max_length=300, blank=True)  # a file's name, not the key
     pointers = models.JSONField(default=dict, blank=True)  # generic engine: name -> JSON pointer
+    # processes that answer at this address in turn; 0 where nobody said
+    replicas = models.PositiveSmallIntegerField(default=0)
 
     objects = NodeQuerySet.as_manager()
 

@@ -32,7 +32,7 @@ _BY_OUTCOME: Mapping[str, Shape] = {
     "answered": ANSWERED,
     "refused": REFUSED,
     WITHOUT_NONCE: WRONG,
-    **dict.fromkeys(("empty", "cut", "failed", "timed out"), FAULTY),
+    **dict.fromkeys(("empty", "cut", "failed", "timed out", "hidden refusal"), FAULTY),
 }
 
 

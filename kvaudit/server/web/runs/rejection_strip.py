@@ -19,6 +19,7 @@ _COUNTED = (
     ("without_nonce", WRONG),
     ("empty", FAULTY),
     ("cut", FAULTY),
+    ("hidden", FAULTY),
     ("failed", FAULTY),
     ("timed_out", FAULTY),
     ("accepted", ANSWERED),

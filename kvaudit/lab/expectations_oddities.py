@@ -1,0 +1,34 @@
+"""Rows of healthy targets that do not look like it: no check may fail on any of them."""
+
+from __future__ import annotations
+
+from kvaudit.auditor.checks import ACTIVE
+from kvaudit.lab.expectation import COMPACT, Expectation
+
+UNHARMED = dict.fromkeys(ACTIVE, "pass|inconclusive")
+"""Where a check cannot ask enough it says so; it never says *fail*."""
+
+NO_CONTROL = (
+    "a nonce that is answered at a short length in the same mode and room before a missing one is a fail"
+)
+PATIENCE = "patience with a restart: as long as Retry-After says, and a look at the process's identity"
+TEMPLATE = "a tolerance that holds the template which calibration found"
+
+ODDITIES = (
+    Expectation(
+        "restart",
+        ("restart",),
+        UNHARMED,
+        COMPACT,
+        open={"canary": PATIENCE, "prefix": PATIENCE, "concurrency": PATIENCE},
+    ),
+    Expectation("rate_limit", ("rate_limit",), UNHARMED, COMPACT),
+    Expectation("guardrail", ("guardrail",), UNHARMED, COMPACT),
+    Expectation("reasoning_model", ("reasoning_model",), UNHARMED, COMPACT, open={"coherence": NO_CONTROL}),
+    Expectation("system_prompt", ("system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}),
+    Expectation(
+        "short_system_prompt", ("short_system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}
+    ),
+    Expectation("short_memory", ("short_memory",), UNHARMED, COMPACT, open={"coherence": NO_CONTROL}),
+    Expectation("content_parts", ("content_parts",), UNHARMED, COMPACT),
+)

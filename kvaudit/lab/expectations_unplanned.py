@@ -1,0 +1,167 @@
+"""Rows of leaks and hidden errors that no check plants or plans for: whose text is this, and by which way did it
+come. What they expect is what truth demands, not what is easily seen."""
+
+from __future__ import annotations
+
+from kvaudit.auditor.checks import ACTIVE
+from kvaudit.lab.expectation import COMPACT, Expectation
+
+SEEN = "fail|inconclusive"
+"""Must not pass: whether it is proven or only not excluded hangs on the draw."""
+
+MAY = "pass|fail|inconclusive"
+"""Does not look for this; what it meets by chance may show."""
+
+ANYWHERE = dict.fromkeys(ACTIVE, MAY)
+
+CONTENT = (
+    "the same long prompt again and its own facts in the answer: a hit is checked by count and time alone"
+)
+ALTERNATION = "facts and tails at drawn places: the nonce is asked where the prompt's own end lies"
+
+UNPLANNED = (
+    Expectation(
+        "hit_garbles",
+        ("hit_garbles",),
+        {"prefix": "fail", "concurrency": SEEN},
+        COMPACT,
+        open={"prefix": CONTENT},
+    ),
+    Expectation(
+        "tier_garbles",
+        ("tier_garbles",),
+        {"prefix": "fail", "concurrency": "fail"},
+        COMPACT,
+        open={"prefix": CONTENT},
+    ),
+    Expectation(
+        "tier_swaps",
+        ("tier_swaps",),
+        {"prefix": "fail", "concurrency": "fail"},
+        COMPACT,
+        open={"prefix": CONTENT},
+    ),
+    Expectation("unwritten_hash", ("unwritten_hash",), {"concurrency": "fail"}, COMPACT),
+    Expectation(
+        "third_tenant",
+        ("third_tenant",),
+        {"prefix": "fail"},
+        COMPACT,
+        open={"prefix": "questions as every tenant that was given: two are asked"},
+    ),
+    Expectation(
+        "response_cache",
+        ("response_cache",),
+        {"prefix": "fail"},
+        COMPACT,
+        open={"prefix": "one prompt by two keys at temperature 0, and a look at id, created and x-cache"},
+    ),
+    # beginning and end are the prompt's own, so whoever asks for what stands there alone is answered right
+    Expectation(
+        "middle_pages",
+        ("middle_pages",),
+        ANYWHERE | {"canary": "fail", "concurrency": "fail"},
+        COMPACT,
+        open={"canary": ALTERNATION},
+    ),
+    Expectation(
+        "all_but_last_page",
+        ("all_but_last_page",),
+        ANYWHERE | {"canary": "fail", "coherence": SEEN, "concurrency": "fail"},
+        COMPACT,
+    ),
+    # the same where the pool is that of a real prefill or decode role, and where it is vLLM's queue
+    Expectation(
+        "all_but_last_page_sglang_pd",
+        ("all_but_last_page",),
+        ANYWHERE | {"canary": SEEN, "coherence": SEEN, "concurrency": "fail"},
+        {**COMPACT, "order": "sglang-pd"},
+    ),
+    Expectation(
+        "all_but_last_page_vllm_lru",
+        ("all_but_last_page",),
+        ANYWHERE | {"canary": SEEN, "coherence": SEEN, "concurrency": "fail"},
+        {**COMPACT, "order": "vllm-lru"},
+    ),
+    Expectation(
+        "residue",
+        ("residue",),
+        ANYWHERE | {"canary": "fail", "concurrency": "fail"},
+        COMPACT,
+        open={"canary": "drawn lengths: all of its own have a residue that is not damaged"},
+    ),
+    Expectation(
+        "dwell",
+        ("dwell",),
+        ANYWHERE | {"canary": "fail"},
+        COMPACT,
+        open={"canary": "a pause before some of its rounds"},
+    ),
+    # what follows the nonce is a customer's, who carries no marker: foreign words, a miss beside them at most
+    Expectation(
+        "foreign_after_nonce",
+        ("foreign_after_nonce",),
+        ANYWHERE | {"canary": SEEN, "concurrency": SEEN},
+        {**COMPACT, "customers": 1},
+        open={"concurrency": "a look at where the words after the nonce come from"},
+    ),
+    Expectation("interleaved", ("interleaved",), {"concurrency": "fail"}, COMPACT),
+    Expectation("batch_garbles", ("batch_garbles",), {"concurrency": "fail"}, COMPACT),
+    Expectation(
+        "empty_some",
+        ("empty_some",),
+        ANYWHERE | {"canary": SEEN, "concurrency": SEEN},
+        COMPACT,
+        roll_up="not pass",
+        open={
+            "canary": "a judgement of empty answers at accepted lengths",
+            "concurrency": "a judgement of empty answers at accepted lengths",
+        },
+    ),
+    Expectation(
+        "empty_all",
+        ("empty_all",),
+        dict.fromkeys(ACTIVE, SEEN) | {"rejection": "fail"},
+        COMPACT,
+        roll_up="not pass",
+        open={"accounting": "a judgement of empty answers at accepted lengths"},
+    ),
+    Expectation(
+        "stream_mix",
+        ("stream_mix",),
+        ANYWHERE | {"concurrency": "fail"},
+        COMPACT,
+        open={"concurrency": "requests that are not streamed in its load"},
+    ),
+    # one answer of sixteen comes from elsewhere: which check meets it, the draw decides
+    Expectation(
+        "bad_replica",
+        ("bad_replica",),
+        {"canary": SEEN, "concurrency": SEEN}
+        | dict.fromkeys(("rejection", "coherence", "prefill", "prefix"), MAY),
+        COMPACT,
+    ),
+    Expectation(
+        "chat_only",
+        ("chat_only",),
+        {"canary": "fail"} | dict.fromkeys(("rejection", "coherence", "prefill", "concurrency"), MAY),
+        COMPACT,
+        open={"canary": "rounds by every route that is offered"},
+    ),
+    Expectation(
+        "unstreamed_only",
+        ("unstreamed_only",),
+        {"canary": "fail", "rejection": "fail"} | dict.fromkeys(("coherence", "prefill", "concurrency"), MAY),
+        COMPACT,
+        open={"canary": "rounds that are not streamed"},
+    ),
+    Expectation("header_leak", ("header_leak",), dict.fromkeys(ACTIVE, "fail"), COMPACT),
+    Expectation("logprobs_leak", ("logprobs_leak",), dict.fromkeys(ACTIVE, "fail"), COMPACT),
+    # below the limit nothing is refused, and nothing is quoted
+    Expectation(
+        "error_leak",
+        ("error_leak",),
+        dict.fromkeys(("rejection", "canary", "coherence", "prefill"), "fail"),
+        COMPACT,
+    ),
+)
