@@ -23,39 +23,12 @@ ODDITIES = (
         open={"canary": PATIENCE, "prefix": PATIENCE, "concurrency": PATIENCE},
     ),
     Expectation("rate_limit", ("rate_limit",), UNHARMED, COMPACT),
-    Expectation(
-        "guardrail",
-        ("guardrail",),
-        UNHARMED,
-        COMPACT,
-        open={
-            "rejection": "a void outcome for answers that a guard filtered",
-            "coherence": "a void outcome for answers that a guard filtered",
-        },
-    ),
-    Expectation(
-        "reasoning_model",
-        ("reasoning_model",),
-        UNHARMED,
-        COMPACT,
-        open={"rejection": NO_CONTROL, "coherence": NO_CONTROL},
-    ),
+    Expectation("guardrail", ("guardrail",), UNHARMED, COMPACT),
+    Expectation("reasoning_model", ("reasoning_model",), UNHARMED, COMPACT, open={"coherence": NO_CONTROL}),
     Expectation("system_prompt", ("system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}),
     Expectation(
         "short_system_prompt", ("short_system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}
     ),
-    Expectation(
-        "short_memory",
-        ("short_memory",),
-        UNHARMED,
-        COMPACT,
-        open={"rejection": NO_CONTROL, "coherence": NO_CONTROL},
-    ),
-    Expectation(
-        "content_parts",
-        ("content_parts",),
-        UNHARMED,
-        COMPACT,
-        open={"rejection": NO_CONTROL, "coherence": NO_CONTROL},
-    ),
+    Expectation("short_memory", ("short_memory",), UNHARMED, COMPACT, open={"coherence": NO_CONTROL}),
+    Expectation("content_parts", ("content_parts",), UNHARMED, COMPACT),
 )
