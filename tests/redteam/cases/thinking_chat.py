@@ -13,7 +13,7 @@ from tests.redteam.asked import Asked
 from tests.redteam.case import Case
 from tests.redteam.gateway import Gateway
 from tests.redteam.texts import copied
-from tests.redteam.wanted import NoFalseAlarm
+from tests.redteam.wanted import Check, NoFalseAlarm
 
 THOUGHT = (
     "Okay, the user has pasted a long list of numbered records, and each of them repeats the same phrase. There is an "
@@ -32,7 +32,8 @@ class Thinking(Gateway):
         if self.chat_alone and not asked.chat:
             return error(404, "Not Found")
         self.happened(asked)
-        word = copied(asked.text, 48).split(".")[0].strip()
+        begun = asked.text.rsplit(". ", 1)[-1]
+        word = f"{begun} {copied(asked.text, 48).split('.')[0].strip()}"
         thought = THOUGHT.format(word=word).split() * self.thoughts
         room = int(asked.room * WORDS_PER_TOKEN)
         said = word if room > len(thought) + 3 else ""
@@ -44,24 +45,20 @@ class Thinking(Gateway):
         return self.saying(asked, said, beside={self.into: thinks}, finish=finish, tokens=made)
 
 
-OPEN = "A model that still thinks is taken for one that did not read."
-
 CASES = (
-    Case("thinking_chat", "odd", (NoFalseAlarm(),), Thinking, open=OPEN),
+    Case("thinking_chat", "odd", (NoFalseAlarm(), Check("rejection", "pass")), Thinking),
     Case(
         "thinking_chat/reasoning",
         "odd",
-        (NoFalseAlarm(),),
+        (NoFalseAlarm(), Check("rejection", "pass")),
         Thinking,
         {"into": "reasoning", "thoughts": 4},
-        open=OPEN,
     ),
     Case(
         "thinking_chat/tags",
         "odd",
-        (NoFalseAlarm(),),
+        (NoFalseAlarm(), Check("rejection", "pass")),
         Thinking,
         {"into": "tags", "chat_alone": False},
-        open=OPEN,
     ),
 )

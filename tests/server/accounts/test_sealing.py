@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 
-from kvaudit.server.accounts.sealing import Place, SealBroken, SealedForElsewhere, reseal, seal, unseal
+from kvaudit.server.accounts.sealing import (
+    Place,
+    SealBroken,
+    SealedForElsewhere,
+    opening_key,
+    reseal,
+    seal,
+    unseal,
+)
 
 HERE = Place("fleet_tenant", "credential_sealed", (7, "a"))
 ORIGIN = "http://10.0.0.1:8000"
@@ -76,3 +84,17 @@ def test_what_the_first_release_sealed_is_refused_although_the_key_is_there(sett
         unseal(unbound, HERE, sent_to=())
     with pytest.raises(SealBroken):
         reseal(unbound, HERE)
+
+
+def test_the_key_that_opens_a_text_is_found(settings: Any) -> None:
+    old, new = (Fernet.generate_key().decode() for _ in range(2))
+    settings.ENCRYPTION_KEYS = [old]
+    sealed = seal("secret", HERE, {ORIGIN})
+    settings.ENCRYPTION_KEYS = [new, old]
+    assert opening_key(sealed, HERE) == old
+    assert opening_key(reseal(sealed, HERE), HERE) == new
+    settings.ENCRYPTION_KEYS = [new]
+    for text in (sealed, "", "gAAAA-of-the-first-release", "kv2.", "kv2.AAAA", "kv2.not base64"):
+        assert opening_key(text, HERE) is None
+    settings.ENCRYPTION_KEYS = [old]
+    assert opening_key(sealed, replace(HERE, row=(8, "a"))) is None

@@ -149,3 +149,21 @@ def test_a_broken_record_a_newer_schema_and_a_tool_that_does_not_fit_are_refused
         each for each in tmp_path.iterdir() if "no" in each.name and each.is_file() and "part" in each.name
     ]
     assert not (tmp_path / "no").exists()
+
+
+BUSY = """
+import sys, django
+django.setup()
+from kvaudit.server.ops.backup import command, making
+making.LOCK_WAIT_MS = 200
+sys.exit(command.backup(sys.argv[1:]))
+"""
+
+
+def test_a_busy_database_is_a_sentence_and_no_file(filled: Database, tmp_path: Path) -> None:
+    with filled.connect() as connection, connection.transaction():
+        connection.execute("LOCK TABLE fleet_node IN ACCESS EXCLUSIVE MODE")
+        said = filled.run("-c", BUSY, str(tmp_path / "backup"), code=3)
+        assert "kvaudit backup: The database is busy: a table was locked" in said
+    assert list(tmp_path.iterdir()) == []
+    filled.run("-c", BUSY, str(tmp_path / "backup"))
