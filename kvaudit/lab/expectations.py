@@ -74,6 +74,7 @@ ROWS: tuple[Expectation, ...] = (
             "canary": "fail",
             "coherence": "inconclusive",
             "prefill": "inconclusive",
+            "prefix": "pass|inconclusive|fail",
             "concurrency": "fail",
         },
     ),

@@ -8,11 +8,7 @@ from kvaudit.lab.expectation import COMPACT, Expectation
 UNHARMED = dict.fromkeys(ACTIVE, "pass|inconclusive")
 """Where a check cannot ask enough it says so; it never says *fail*."""
 
-NO_CONTROL = (
-    "a nonce that is answered at a short length in the same mode and room before a missing one is a fail"
-)
 PATIENCE = "patience with a restart: as long as Retry-After says, and a look at the process's identity"
-TEMPLATE = "a tolerance that holds the template which calibration found"
 
 ODDITIES = (
     Expectation(
@@ -28,34 +24,25 @@ ODDITIES = (
         ("guardrail",),
         UNHARMED,
         COMPACT,
-        open={
-            "rejection": "a void outcome for answers that a guard filtered",
-            "coherence": "a void outcome for answers that a guard filtered",
-        },
     ),
     Expectation(
         "reasoning_model",
         ("reasoning_model",),
         UNHARMED,
         COMPACT,
-        open={"rejection": NO_CONTROL, "coherence": NO_CONTROL},
     ),
-    Expectation("system_prompt", ("system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}),
-    Expectation(
-        "short_system_prompt", ("short_system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}
-    ),
+    Expectation("system_prompt", ("system_prompt",), UNHARMED, COMPACT),
+    Expectation("short_system_prompt", ("short_system_prompt",), UNHARMED, COMPACT),
     Expectation(
         "short_memory",
         ("short_memory",),
         UNHARMED,
         COMPACT,
-        open={"rejection": NO_CONTROL, "coherence": NO_CONTROL},
     ),
     Expectation(
         "content_parts",
         ("content_parts",),
         UNHARMED,
         COMPACT,
-        open={"rejection": NO_CONTROL, "coherence": NO_CONTROL},
     ),
 )
