@@ -23,6 +23,8 @@ RUN SECRET_KEY="$(python -c 'import secrets; print(secrets.token_urlsafe(64))')"
 
 FROM python:3.13-slim
 RUN useradd --uid 10001 --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin kvaudit
+# A new volume takes this owner.
+RUN install -d -o 10001 -g 10001 /head
 COPY --from=build --chown=root:root /opt/kvaudit /opt/kvaudit
 WORKDIR /opt/kvaudit
 ENV PATH=/opt/kvaudit/.venv/bin:$PATH \

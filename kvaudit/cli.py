@@ -25,6 +25,7 @@ USAGE = """usage: kvaudit COMMAND ...
   advisories   list the known bugs, or match them against a version
   lab          a miniature engine to audit, with faults on demand
   up, ledger   the whole product on this machine; the record (with kvaudit[server])
+  backup       the database in one file; restore makes it the database again
 
 kvaudit COMMAND --help explains a command."""
 

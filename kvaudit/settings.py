@@ -64,6 +64,9 @@ if _env.text("AUDIT_DAILY_PROMPT_TOKENS"):
 # The folder of `kvaudit up`, so that pages and metrics can say how much room its disk has.
 STATE_FOLDER = _env.text("STATE_FOLDER")
 
+# The file outside the database that keeps the ledger's head, so that a rolled-back database is noticed.
+LEDGER_HEAD_FILE = _env.text("LEDGER_HEAD_FILE")
+
 # Where `kvaudit up --no-lab` looks whether somebody wishes for the lab fleet; nobody else sets it.
 LAB_WISH_FILE = _env.text("LAB_WISH_FILE")
 
@@ -318,6 +321,7 @@ CELERY_BEAT_SCHEDULE = {
     "consume incidents": _every("kvaudit.incidents.tasks.consume", _beat_seconds),
     "warn of expiry": _every("kvaudit.checklists.tasks.warn_of_expiry", 3600),
     "verify ledger": _every("kvaudit.ledger.tasks.verify_when_due", 300),
+    "note head of ledger": _every("kvaudit.ledger.tasks.note_head", 60),
     "notify of ledger": _every("kvaudit.notify.tasks.notify_of_ledger", 60),
     "count days": _every("kvaudit.checklists.tasks.count_days", 3600),
 }

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").glob("*.md")],
 )
-BUILT_OTHERWISE = {"up", "ledger"}  # commands of other floors, found by entry point
+BUILT_OTHERWISE = {"up", "ledger", "backup", "restore"}  # commands of other floors, found by entry point
 HOSTS = [
     ".".join(parts)
     for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org"), ("npmjs", "com"))

@@ -121,7 +121,7 @@ UNPLANNED = (
     Expectation(
         "stream_mix",
         ("stream_mix",),
-        {"concurrency": "fail"},
+        ANYWHERE | {"concurrency": "fail"},
         COMPACT,
         open={"concurrency": "requests that are not streamed in its load"},
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvaudit.lab.counters import Histogram
 from kvaudit.lab.exposition import Exposition
 from kvaudit.lab.node import Node
+from kvaudit.lab.sglang_documents import at_least
 
 
 def vllm_metrics(node: Node) -> str:
@@ -27,7 +28,8 @@ def vllm_metrics(node: Node) -> str:
     source = "external_kv_transfer" if node.role == "decode" else "local_compute"
     out.counter("vllm:prompt_tokens_by_source", counters.prompt_tokens, source=source)
     out.counter("vllm:prompt_tokens_cached", counters.cached_tokens)
-    out.counter("vllm:prompt_tokens_cached_by_source", counters.cached_tokens, source="device")
+    if at_least(node.config.version, "0.32.0"):
+        out.counter("vllm:prompt_tokens_cached_by_source", counters.cached_tokens, source="device")
     out.counter("vllm:generation_tokens", counters.generated_tokens)
     for reason in ("stop", "length", "abort"):
         out.counter("vllm:request_success", counters.finished[reason], finished_reason=reason)

@@ -107,6 +107,22 @@ def test_several_processes_are_told_apart(service: Service, others: int) -> None
     assert all(facts.pool.known and facts.context.known for facts in seen.others)  # read as a whole
 
 
+def test_a_balancer_that_deals_by_the_request_is_seen_through() -> None:
+    """Two processes that started in one second, and differ in nothing that the metrics tell."""
+    card = {"id": "tiny-llama", "owned_by": "vllm", "parent": None}
+    models = [servers.answer({"data": [{**card, "max_model_len": length}]}) for length in (2048, 8192)]
+    processes = [vllm(1.5, v1__models=model) for model in models]
+    asked = 0
+
+    async def behave(request: servers.Request, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += request.path == "/v1/models"
+        await processes[asked % 2](request, writer)
+
+    seen, _ = read(behave)
+    assert [facts.context.value for facts in seen.others] == [2048]
+
+
 def test_it_reads_until_all_declared_replicas_were_seen() -> None:
     rare = Service(sglang(1.0), sglang(2.0), order=[0] * 12 + [1])
     assert not read(rare)[0].others

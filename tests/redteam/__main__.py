@@ -1,12 +1,14 @@
 """`make redteam`: audits every case, prints a table, and exits with 1 where something is not as wanted.
 
-python -m tests.redteam [NAME ...]     the cases whose names begin so; -v shows the sentences of each check
+python -m tests.redteam [NAME ...]     the cases whose names begin so; -v shows the sentences of each check,
+                                       --seed=N draws prompts and leaks anew
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
 
 from tests.redteam.case import Case, known
@@ -17,7 +19,11 @@ from tests.redteam.wanted import Found
 def main(arguments: Sequence[str]) -> int:
     """1 when a case that is not open is unmet, or an open one is met and still marked."""
     names = [argument for argument in arguments if not argument.startswith("-")]
+    seeds = [
+        int(argument.removeprefix("--seed=")) for argument in arguments if argument.startswith("--seed=")
+    ]
     chosen = [case for case in known() if not names or case.name.startswith(tuple(names))]
+    chosen = [replace(case, seed=seed) for case in chosen for seed in seeds or [case.seed]]
     if not chosen:
         print(f"No case begins with {' or '.join(names)}.")
         return 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 COMPLETIONS, CHAT, GENERATE = "/v1/completions", "/v1/chat/completions", "/generate"
@@ -12,13 +12,20 @@ GENERATION = (GENERATE, COMPLETIONS, CHAT)
 @dataclass(slots=True)
 class Asked:
     """One generation request. ``tokens`` counts as the lab does, a byte a token, without what a chat template
-    adds; ``number`` counts the requests of a run from 1, ``at`` is in seconds of the virtual clock."""
+    adds; ``room`` are those that its answer may have, whatever becomes of the body; ``number`` counts the requests of
+    a run from 1, ``at`` is in seconds of the virtual clock."""
 
     path: str
     body: dict[str, Any]
     key: str
     number: int
     at: float
+    room: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = self.body.get("sampling_params") or {} if self.path == GENERATE else self.body
+        names = ("max_completion_tokens", "max_tokens", "max_new_tokens")
+        self.room = next((int(limits[name]) for name in names if limits.get(name) is not None), 16)
 
     @property
     def chat(self) -> bool:
@@ -40,13 +47,6 @@ class Asked:
     @property
     def tokens(self) -> int:
         return len(self.text.encode("latin-1", errors="replace"))
-
-    @property
-    def room(self) -> int:
-        """Tokens that the answer may have."""
-        limits = self.body.get("sampling_params") or {} if self.path == GENERATE else self.body
-        names = ("max_completion_tokens", "max_tokens", "max_new_tokens")
-        return next((int(limits[name]) for name in names if limits.get(name) is not None), 16)
 
     def with_room(self, tokens: int) -> dict[str, Any]:
         """The body with another limit of the answer."""

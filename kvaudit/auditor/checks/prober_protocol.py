@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw, Marker
 from kvaudit.auditor.text.prompts import Needle, Tail
 from kvaudit.auditor.text.spelling import Prompt
+from kvaudit.auditor.text.wordings import Wording
 from kvaudit.auditor.verdict import Evidence
 
 
@@ -136,6 +138,9 @@ class Limits:
     decode_limit: int | None = None
     unified: bool = True
     largest_pool: int | None = None  # the largest pool of any node: what fillers must exceed to evict
+    sizes: tuple[
+        int, ...
+    ] = ()  # of chunks, batches and windows, as read: engines treat lengths beside them apart
 
     @property
     def dangerous(self) -> bool:
@@ -180,7 +185,27 @@ class Prober(Protocol):
 
     @property
     def template(self) -> Mapping[str, int]:
-        """Tenant -> tokens that the target adds to every prompt, as calibrated."""
+        """Tenant -> tokens that the target adds to every prompt sent the usual way, as calibrated."""
+        ...
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Every way to send a prompt that every tenant may use, the most exact first: the usual one."""
+        ...
+
+    @property
+    def untested(self) -> tuple[str, ...]:
+        """Routes and options that the target offers, as far as its nodes say, and that no check asks."""
+        ...
+
+    @property
+    def wording(self) -> Wording:
+        """What this run calls its frames; `phrase_tail` needs it."""
+        ...
+
+    @property
+    def idle_allowance(self) -> float:
+        """Seconds that a check may leave the target alone, in all."""
         ...
 
     @property
@@ -207,9 +232,11 @@ class Prober(Protocol):
         *,
         tenant: str = "",
         lead: str = "",
+        mode: Mode | None = None,
     ) -> Prompt:
         """A prompt that the target counts as exactly ``tokens`` tokens: ``lead``, frames of the
-        marker with the needles between them, ``tail``. ValueError when impossible."""
+        marker with the needles between them, ``tail``. `ask` sends it in ``mode``, None = the usual way.
+        ValueError when impossible."""
         ...
 
     async def ask(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
@@ -81,7 +82,8 @@ def doubts(audit: Audit) -> tuple[str, ...]:
 
 def _doubts(node: NodeSeen) -> Iterator[str]:
     assert node.facts is not None
-    unlike = [clause for other in node.others for clause in differences(node.facts, other)]
+    several = (node.facts, *node.others)
+    unlike = [clause for one, other in combinations(several, 2) for clause in differences(one, other)]
     unlike = list(dict.fromkeys(unlike))[:4]
     count = 1 + len(node.others)
     if node.unanswered:

@@ -159,8 +159,8 @@ def voids(trials: Iterable[Trial]) -> str:
     )
 
 
-MOST_KEPT = 1_200
-"""Pieces of one result: request, answer and sealed text of every request of a full canary, which asks 360."""
+MOST_KEPT = 1_500
+"""Pieces of one result: request, answer and sealed text of every request of a full canary, which asks about 440."""
 
 
 def distinct_evidence(evidence: Sequence[Evidence], most: int = MOST_KEPT) -> tuple[Evidence, ...]:

@@ -5,7 +5,8 @@ clock. What a model generated is matched in memory and kept only sealed, as a ke
 length: nobody can tell a model's prose from a customer's.
 """
 
-from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
+from kvaudit.auditor.prober.calibration import CannotAsk
+from kvaudit.auditor.prober.network import NetworkProber
 from kvaudit.auditor.prober.setup import Permission, limits_of, prober_for
 from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.prober.wire import Wire

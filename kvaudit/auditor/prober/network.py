@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
 from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode
 from kvaudit.auditor.prober import health
+from kvaudit.auditor.prober.calibration import CALIBRATION, find_ways
 from kvaudit.auditor.prober.hearing import hear
 from kvaudit.auditor.prober.pausing import Pauses
 from kvaudit.auditor.prober.provenance import Provenance, strange_words
@@ -17,23 +18,20 @@ from kvaudit.auditor.prober.registry import Registry
 from kvaudit.auditor.prober.replies import ReplyRecorder, ReplyText, Seal, outcome_of, sealed_text
 from kvaudit.auditor.prober.silence import Pulse, Watch, Wedge, until_stopped
 from kvaudit.auditor.prober.spending import TokenUsage, refuse_without_consent
-from kvaudit.auditor.prober.tokenizing import ATTEMPTS, RETRY_PAUSE, TOKENIZER_SECONDS, NoTokenizer, token_ids
+from kvaudit.auditor.prober.tokenizing import TOKENIZER_SECONDS, NoTokenizer, token_ids
 from kvaudit.auditor.prober.wire import Wire
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker, seeded
 from kvaudit.auditor.text.prompts import Needle, Tail, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt, Spelling, counted
+from kvaudit.auditor.text.wordings import USUAL, Wording
 from kvaudit.auditor.transport import Limits as WireLimits
 from kvaudit.auditor.transport import TransportError
 
-CALIBRATION_SECONDS = 30.0
 ANSWER_SECONDS = 330.0
 """For one answer: above the 300 s that SGLang 0.5.20's decode waits before it fails (checks.md 3)."""
 
 UNKNOWN_REPLICA = "one unknown replica behind the entry"
-CALIBRATION = (256, 384)
-"""Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
-
 CONTROL_TOKENS = 512
 """Prompts up to this length that were read are the controls of a run: what their answers say is the model's own."""
 
@@ -49,20 +47,11 @@ _MAY_HAVE_RUN = (
     Outcome.GUARDED,
 )
 
-_MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)
-
+SHORT_TEXT = 1_000
+"""Characters up to which the tokens of a text are remembered: fillings and questions come again and again."""
 
 ENOUGH = 8
 """Answers with another request's text after which nothing more is asked: each is somebody's text in other hands."""
-
-
-class CannotAsk(Exception):
-    """The target cannot be asked at all: something is missing, no way to send a prompt works, or
-    (``denied``) a key is refused. ``needs`` says what to do; "" where entry or keys were not given."""
-
-    def __init__(self, reason: str, *, denied: bool = False, needs: str = "") -> None:
-        super().__init__(reason)
-        self.denied, self.needs = denied, needs
 
 
 @dataclass(slots=True)
@@ -88,7 +77,11 @@ class NetworkProber:
     scope: str = UNKNOWN_REPLICA
     answer_seconds: float = ANSWER_SECONDS
     mode: Mode | None = None
-    template: dict[str, int] = field(default_factory=dict)  # tenant -> tokens that the target adds itself
+    modes: tuple[Mode, ...] = ()  # every way that works, the most exact first; ``mode`` is the usual one
+    templates: dict[tuple[Mode, str], int] = field(default_factory=dict)  # tokens that the target adds itself
+    untested: tuple[str, ...] = ()
+    wording: Wording = USUAL
+    idle_allowance: float = 0.0
     registry: Registry = field(init=False, repr=False)
     provenance: Provenance = field(default_factory=Provenance, repr=False)
     _calibrated: bool = False
@@ -98,11 +91,12 @@ class NetworkProber:
     _last_long: int = 0  # tokens of the last prompt that was longer than a short request
     _watch: Watch = field(init=False, repr=False)
     _pauses: Pauses = field(init=False, repr=False)
-    _build: str = ""
+    _answerers: dict[Mode, tuple[str, str]] = field(default_factory=dict, repr=False)  # model, build
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     _spellings: dict[str, Spelling] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        self.modes = self.modes or ((self.mode,) if self.mode is not None else ())
         self.registry = Registry(self.earlier)
         self._pauses = Pauses(self.now, self.sleep)
         self._watch = Watch(self, note_silence=self.spent.note_silence)
@@ -125,6 +119,11 @@ class NetworkProber:
     @property
     def tenants(self) -> tuple[str, ...]:
         return tuple(self.wires)
+
+    @property
+    def template(self) -> Mapping[str, int]:
+        """Tenant -> tokens that the target adds to a prompt that is sent the usual way."""
+        return {tenant: added for (mode, tenant), added in self.templates.items() if mode is self.mode}
 
     @property
     def rounds_ceiling(self) -> int | None:
@@ -174,51 +173,9 @@ class NetworkProber:
     # -- finding a way in ----------------------------------------------------------------------
 
     async def calibrate(self) -> None:
-        """Find the most exact way to send prompts that every tenant may use, and what the target adds
-        to them. Raises `CannotAsk` with a sentence; sends at most two short prompts per way and tenant."""
-        problems: list[str] = []
-        for mode in self.dialect.modes:
-            self.mode = mode
-            try:
-                self.template = {tenant: await self._template(tenant) for tenant in self.tenants}
-            except ValueError as problem:
-                problems.append(f"{mode.value}: {problem}")
-                continue
-            self._calibrated = True
-            return
-        self.mode = None
-        raise CannotAsk(
-            f"No way to send a prompt of known length works. {'; '.join(problems)}.",
-            needs="Look at what the entry answered, correct its address or the model's name, then run it again.",
-        )
-
-    async def _template(self, tenant: str) -> int:
-        """Tokens beyond our own that the target counts; ValueError when its count cannot be trusted."""
-        added = set()
-        for tokens in CALIBRATION:
-            marker = draw_marker(self.draw)
-            tail = draw_nonce(self.draw, without=marker.words).tail
-            self.template[tenant] = 0
-            prompt = await self.framed(marker, tokens, tail, tenant=tenant)
-            for attempt in range(ATTEMPTS):
-                reply = await self.ask(tenant, prompt, max_tokens=4, stream=True, seconds=CALIBRATION_SECONDS)
-                if reply.outcome not in _MAY_PASS or attempt == ATTEMPTS - 1:
-                    break
-                await self.sleep(RETRY_PAUSE)
-            if reply.outcome is Outcome.DENIED:
-                raise CannotAsk(
-                    f"The entry refused the key of tenant {tenant} ({reply.status}): check the key.",
-                    denied=True,
-                    needs="Give a key that the entry takes, then run it again.",
-                )
-            if not reply.valid or reply.outcome is Outcome.REFUSED:
-                raise ValueError(reply.error or f"a prompt of {tokens} tokens ended as {reply.outcome.value}")
-            if reply.prompt_tokens is None:
-                raise ValueError("the target does not report how many tokens it read")
-            added.add(reply.prompt_tokens - tokens)
-        if len(added) != 1 or not 0 <= min(added) <= 200:
-            raise ValueError(f"the target counts {sorted(added)} tokens more than were sent")
-        return added.pop()
+        """Find the ways to send prompts that every tenant may use. Raises `CannotAsk` with a sentence."""
+        await find_ways(self)
+        self._calibrated = True
 
     # -- prompts -------------------------------------------------------------------------------
 
@@ -231,28 +188,32 @@ class NetworkProber:
         *,
         tenant: str = "",
         lead: str = "",
+        mode: Mode | None = None,
     ) -> Prompt:
-        """A prompt that the target counts as exactly ``tokens`` tokens, what it adds itself included;
-        ValueError when this target cannot be given one."""
-        tenant = tenant or self.tenants[0]
-        if self.mode is None:
+        """A prompt that the target counts as exactly ``tokens`` tokens, what it adds itself included, to be sent in
+        ``mode`` (None: the usual way). ValueError when this target cannot be given one."""
+        tenant, mode = tenant or self.tenants[0], mode or self.mode
+        if mode is None:
             raise ValueError("the target has not been calibrated")
-        added = self.template.get(tenant, 0)
+        own = tokens - self.templates.get((mode, tenant), 0)
+        spelling = self._spelling(tenant)
         try:
-            if self.mode.takes_ids:
-                prompt = await self._spelling(tenant).framed(marker, tokens - added, tail, needles, lead)
+            if mode.takes_ids:
+                prompt = await spelling.framed(marker, own, tail, needles, lead, self.wording)
             else:
                 prompt = await counted(
-                    marker, tokens - added, tail, needles, lambda text: self._count(tenant, text), lead
+                    marker, own, tail, needles, lambda text: self._count(tenant, text), lead, self.wording
                 )
         except NoTokenizer as problem:
             if self._calibrated:  # it answered before
                 raise Stop(f"No prompt of exact length can be made any more: {problem}.") from None
             raise
         self.planted(replace(marker, tenant=marker.tenant or tenant))
-        return replace(prompt, tokens=tokens)
+        return replace(prompt, tokens=tokens, mode=mode.value)
 
     async def _count(self, tenant: str, text: str) -> int:
+        if len(text) <= SHORT_TEXT:
+            return len(await self._spelling(tenant).ids(text))
         return len(await self._encode(tenant, text))
 
     def _spelling(self, tenant: str) -> Spelling:
@@ -302,8 +263,7 @@ class NetworkProber:
         cancel_after: float | None,
         seconds: float,
     ) -> Reply:
-        if self.mode is None:
-            raise ValueError("the target has not been calibrated")
+        self._mode_of(prompt)
         self._refuse_when_over()
         refuse_without_consent(self.limits, prompt.tokens, self.consent)
         self.spent.check(prompt.tokens)
@@ -323,10 +283,16 @@ class NetworkProber:
             self.spent.prompt_tokens += prompt.tokens
         return self._whose(reply, prompt, tenant)
 
+    def _mode_of(self, prompt: Prompt) -> Mode:
+        mode = Mode(prompt.mode) if prompt.mode else self.mode
+        if mode is None:
+            raise ValueError("the target has not been calibrated")
+        return mode
+
     def _whose(self, reply: Reply, prompt: Prompt, tenant: str) -> Reply:
         """The reply with what of other requests stands in it, whatever check asked."""
         contents = prompt.contents
-        if contents is None or self.mode is None:
+        if contents is None:
             return reply
         said = {"text": reply.text, **reply.aside}
         traces = self.registry.search(said, contents, tenant=tenant, tokens=prompt.tokens)
@@ -340,8 +306,9 @@ class NetworkProber:
         words = strange_words(reply.text, reply.completion_tokens, contents)
         own = contents.answered(reply.text)
         control = own and prompt.tokens <= CONTROL_TOKENS
-        self.provenance.note(self.mode.value, words, control=control, own=own, traced=bool(traces))
-        foreign = self.provenance.by_mode[self.mode.value].is_foreign(words, control=control)
+        mode = self._mode_of(prompt).value
+        self.provenance.note(mode, words, control=control, own=own, traced=bool(traces))
+        foreign = self.provenance.by_mode[mode].is_foreign(words, control=control)
         return replace(reply, traces=traces, foreign=foreign)
 
     def _refuse_when_over(self) -> None:
@@ -362,9 +329,9 @@ class NetworkProber:
         seconds: float,
         pulse: Pulse,
     ) -> Reply:
-        assert self.mode is not None
-        call = self.dialect.call(self.mode, prompt, wish)
-        scribe = ReplyRecorder(self.dialect, self.mode.value, self._key, self.seal)
+        mode = self._mode_of(prompt)
+        call = self.dialect.call(mode, prompt, wish)
+        scribe = ReplyRecorder(self.dialect, mode.value, self._key, self.seal)
         began = self.now()
         heard = await hear(
             self.wires[tenant],
@@ -379,7 +346,7 @@ class NetworkProber:
         outcome = heard.outcome
         if outcome is None:
             outcome = outcome_of(heard.status, heard.said, heard.complete, self.dialect, prompt, wish)
-            if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(heard.said):
+            if outcome in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT) and self._stranger(heard.said, mode):
                 outcome = Outcome.STRANGER
         reply = scribe.reply(
             outcome,
@@ -396,14 +363,21 @@ class NetworkProber:
         )
         return replace(reply, retry_after=heard.retry_after, cache_headers=heard.cache_headers)
 
-    def _stranger(self, text: ReplyText) -> bool:
-        """Whether another model or build answered than the one that this run began with."""
-        if text.model and self.model and text.model != self.model:
+    def _stranger(self, text: ReplyText, mode: Mode) -> bool:
+        """Whether another model or build answered than the one that this way began with."""
+        model, build = self._answerers.get(mode, ("", ""))
+        if text.model and not (text.model == model if model else self._may_be_called(text.model)):
             return True
-        if text.build and self._build and text.build != self._build:
+        if text.build and build and text.build != build:
             return True
-        self._build = self._build or text.build
+        self._answerers[mode] = (model or text.model, build or text.build)
         return False
+
+    def _may_be_called(self, name: str) -> bool:
+        """Whether a model that answers under this name is the one that was asked for: a hosted API answers to an alias
+        under the full name, a gateway under that of its node."""
+        known = [self.model, *(facts.model.value or "" for facts in self.nodes)]
+        return any(one in name or name in one for one in known if one) or not self.model
 
     # -- harm ----------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
 from kvaudit.auditor.checks.prober_protocol import Stop
 from kvaudit.auditor.checks.trials import needed
-from kvaudit.auditor.prober.network import CannotAsk, NetworkProber
+from kvaudit.auditor.prober.calibration import CannotAsk
+from kvaudit.auditor.prober.network import NetworkProber
 from kvaudit.auditor.prober.run_wide import judged
 from kvaudit.auditor.prober.session_wire import session_for
 from kvaudit.auditor.prober.setup import Permission, prober_for

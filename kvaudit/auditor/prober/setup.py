@@ -10,16 +10,22 @@ from kvaudit.auditor.checks.contract import NodeSeen, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.fleetfile.keys import equal_keys
-from kvaudit.auditor.prober.network import UNKNOWN_REPLICA, CannotAsk, NetworkProber
+from kvaudit.auditor.prober.calibration import CannotAsk
+from kvaudit.auditor.prober.network import UNKNOWN_REPLICA, NetworkProber
 from kvaudit.auditor.prober.replies import Seal
 from kvaudit.auditor.prober.spending import TokenUsage
+from kvaudit.auditor.prober.untested import untested
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.targets import Credentials, Target
 from kvaudit.auditor.text.markers import Marker, seeded
+from kvaudit.auditor.text.wordings import draw_wording
 from kvaudit.auditor.transport import Client, KeyForElsewhere
 
 UNREAD_PAGE = 64
 """Tokens assumed for a page that no node shows: the largest common size (sglang.md 1.11)."""
+
+IDLE_SHARE = 0.1
+"""Of a run's time, at most, in which the target is left alone: what expires while nobody asks is seen afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,8 @@ class Permission:
     the markers and decoys of the last 30 days (read back with `kvaudit.auditor.text.markers.live`): one that
     surfaces now is a hit as well. ``planted`` is told every marker before it is sent, and ``spent`` counts
     while the run goes on: whoever keeps them may look at any moment. ``replayed`` are the
-    lengths in tokens of an earlier run that failed: they are asked again, wherever the limit is now."""
+    lengths in tokens of an earlier run that failed: they are asked again, wherever the limit is now. ``seconds`` is
+    the time that the run has, of which a tenth may pass in silence (None = unknown: none does)."""
 
     consent: bool = False
     prompt_tokens: int | None = None
@@ -42,6 +49,18 @@ class Permission:
     replayed: tuple[int, ...] = ()
     planted: Callable[[Marker], None] = lambda marker: None
     spent: TokenUsage | None = None  # None = a count of the run's own
+    seconds: float | None = None
+
+
+SIZES = (
+    "chunked_prefill_size",
+    "max_prefill_tokens",
+    "max_num_batched_tokens",
+    "long_prefill_token_threshold",
+    "sliding_window",
+    "mamba_block_size",
+)
+"""Settings in tokens at whose multiples an engine changes how it works on a prompt."""
 
 
 def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
@@ -70,7 +89,13 @@ def limits_of(nodes: Sequence[EngineFacts], rules: Rules) -> Limits:
         decode_limit=min(decode, default=None),
         unified=all(facts.role.value not in ("prefill", "decode") for facts in nodes),
         largest_pool=None if not pools or None in pools else max(pool for pool in pools if pool is not None),
+        sizes=tuple(sorted({size for facts in nodes for size in _sizes(facts)})),
     )
+
+
+def _sizes(facts: EngineFacts) -> list[int]:
+    found = [facts.setting(name).value for name in SIZES]
+    return [size for size in found if isinstance(size, int) and not isinstance(size, bool) and size > 1]
 
 
 def default_ceiling(limits: Limits) -> int:
@@ -132,6 +157,7 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         raise CannotAsk(
             str(problem), denied=True, needs="Set the tenants' keys again, then run it again."
         ) from None
+    draw = seeded(permission.seed)
     prober = NetworkProber(
         wires=wires,
         dialect=dialect,
@@ -140,7 +166,9 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         nodes=nodes,
         node_wires=node_wires,
         consent=permission.consent or target.consent,
-        draw=seeded(permission.seed),
+        draw=draw,
+        wording=draw_wording(draw),
+        idle_allowance=IDLE_SHARE * (permission.seconds or 0.0),
         spent=spent,
         seal=permission.seal,
         stopped=permission.stopped,
@@ -152,6 +180,7 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
     )
     try:
         await prober.calibrate()
+        prober.untested = await untested(node_wires)
     except BaseException:
         await prober.aclose()
         raise

@@ -224,7 +224,8 @@ async def _probe_set(
 
     if budget.prompt_tokens is not None:
         given = replace(given, prompt_tokens=budget.prompt_tokens)
-    return await open_clients.enter_async_context(ProbeSet(target, replace(given, stopped=stopped), reread))
+    allowed = replace(given, stopped=stopped, seconds=budget.seconds)
+    return await open_clients.enter_async_context(ProbeSet(target, allowed, reread))
 
 
 async def _check(check_id: str, audit: Audit, brake: _Brake, probes: ProbeSet | None) -> Result:

@@ -18,6 +18,10 @@ eight once in a hundred thousand."""
 
 AT_ONCE = 8
 
+WHOLE = 2
+"""Further readings that ask everything that answered before: a load balancer may deal by the request, not by the
+connection, and starts may be equal."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
@@ -39,7 +43,7 @@ async def read_others(
 ) -> ReadAgain:
     """Read over ``connections`` in all, or until ``expected`` processes were seen (0 = nobody said how many).
 
-    ``open_client`` takes the seconds that are left and opens a connection of its own. The second reading asks
+    ``open_client`` takes the seconds that are left and opens a connection of its own. The first `WHOLE` ask
     everything that answered before; later ones only what tells the process, as long as it is a known one.
     """
     if first.facts is None or first.facts.kind != "node" or first.adapter is None or connections < 2:
@@ -53,7 +57,7 @@ async def read_others(
 
     async def fresh(number: int) -> fetch.NodeReading:
         def known(facts: EngineFacts) -> bool:
-            return number > 0 and not all(distinct(facts, each) for each in seen)
+            return number >= WHOLE and not all(distinct(facts, each) for each in seen)
 
         try:
             async with open_client(max(left(), 0.1)) as client:

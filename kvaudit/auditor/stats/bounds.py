@@ -29,6 +29,17 @@ def interval(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, f
     return low, high
 
 
+def lower_bound(hits: int, trials: int, confidence: float = 0.95) -> float:
+    """One-sided Clopper-Pearson lower bound on a rate; 0.0 without trials."""
+    return 1.0 - upper_bound(trials - hits, trials, confidence) if trials else 0.0
+
+
+def effective_bound(trials: float, confidence: float = 0.95) -> float:
+    """Upper bound on the chance that such a request leaks, from so many *effective* clean trials: each counts with
+    the chance that a leak would have been seen in it (surfacing x dirtying). 1.0 for none."""
+    return min(1.0, -math.log1p(-confidence) / trials) if trials > 0 else 1.0
+
+
 def leak_bound(trials: int, surfacing: float, dirtying: float, confidence: float = 0.95) -> float:
     """Upper bound on the chance that such a request leaks, from ``trials`` clean ones, corrected for
     the share of leaks that would have shown: bound / (c * s), capped at 1 (methods.md 2.a)."""

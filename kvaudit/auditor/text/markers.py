@@ -16,6 +16,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from kvaudit.auditor.text.wordings import FRAME_WORDS
+
 WORDS_IN_MARKER = 6
 
 Draw = Callable[[int], int]
@@ -79,21 +81,6 @@ def draw_words(draw: Draw, count: int, without: Sequence[str] = ()) -> tuple[str
     return tuple(chosen)
 
 
-FRAME_WORDS = (
-    "record",
-    "the",
-    "audit",
-    "phrase",
-    "every",
-    "answer",
-    "must",
-    "consist",
-    "locker",
-    "code",
-    "nothing",
-    "written",
-    "here",
-)
 TRIES = 500
 """Draws until words that cannot be confused are found; then any will do."""
 
@@ -123,5 +110,5 @@ def draw_apart(draw: Draw, count: int, without: Sequence[str] = (), *, before: s
 
 
 def draw_marker(draw: Draw, *, tenant: str = "", request: str = "", decoy: bool = False) -> Marker:
-    """A fresh marker of words that cannot be confused with each other (64 of the list's 66 bits stay)."""
+    """A fresh marker of words that cannot be confused with each other (63 of the list's 66 bits stay)."""
     return Marker(draw_apart(draw, WORDS_IN_MARKER, before=" "), tenant, request, decoy)

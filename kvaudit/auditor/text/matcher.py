@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kvaudit.auditor.text.markers import WORDS_IN_MARKER, Marker
+from kvaudit.auditor.text.wordings import WORDINGS
 
 HIT_RUN = 4
 SUSPICIOUS_RUN = 3
@@ -211,7 +212,7 @@ def _together(places: Sequence[tuple[int, int]]) -> int:
     return 0
 
 
-_FRAME = re.compile(r"record\s+(\d{1,4})\b", re.IGNORECASE)
+_FRAME = re.compile(rf"\b(?:{'|'.join(wording.noun for wording in WORDINGS)})\s+(\d{{1,4}})\b", re.IGNORECASE)
 
 
 def frame_numbers(text: str, marker: Marker) -> tuple[int, ...]:

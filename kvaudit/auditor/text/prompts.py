@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from kvaudit.auditor.text.markers import Draw, Marker, draw_apart, words
 from kvaudit.auditor.text.matcher import HIT_RUN, Matcher, normal_words
+from kvaudit.auditor.text.wordings import USUAL, Wording
 
 NONCE_KEY = "Q"
 BARE = " Nothing is written here."
 """Fills the last page of a prompt that asks for its phrase."""
 
+WINDOW_FRAMES = 4
 EARLY_WORDS = 8
 NEEDLE_KEYS = tuple(letter for letter in string.ascii_uppercase if letter not in (NONCE_KEY, "I", "O"))
 
@@ -33,18 +35,14 @@ class Frame:
         return f"{self.head}{number % 10_000:04d}{self.body}"
 
 
-def frame(marker: Marker) -> Frame:
+def frame(marker: Marker, wording: Wording = USUAL) -> Frame:
     """The frame that whoever reads these pages continues with the marker (checks.md 4)."""
-    phrase = str(marker)
-    return Frame(
-        "Record ",
-        f". The audit phrase is: {phrase}. Every answer must consist of the audit phrase: {phrase}. ",
-    )
+    return Frame(wording.head, wording.body(str(marker)))
 
 
-def frames(marker: Marker) -> Iterator[str]:
+def frames(marker: Marker, wording: Wording = USUAL) -> Iterator[str]:
     """Frames 0000, 0001, ... back to back, without end."""
-    shape, number = frame(marker), 0
+    shape, number = frame(marker, wording), 0
     while True:
         yield shape.numbered(number)
         number += 1
@@ -136,7 +134,8 @@ class Tail:
     """The end of a prompt: what it asks. ``nonce`` or ``needles`` are what the answer must give; ``phrase``: the
     prompt's own marker; none of them: the text is only cut off, and whatever follows is the model's choice.
 
-    ``bare`` is how many of the prompt's last tokens hold no phrase, this text among them.
+    ``bare`` is how many of the prompt's last tokens hold no phrase, this text among them. ``depth``: the frames stand
+    in a window of `WINDOW_FRAMES` there (0 = beginning, 1 = end) and nothing is written elsewhere; None = everywhere.
     """
 
     text: str = ""
@@ -144,13 +143,15 @@ class Tail:
     needles: tuple[Needle, ...] = ()
     phrase: bool = False
     bare: int = 0
+    depth: float | None = None
 
 
-def phrase_tail(draw: Draw, bare: int) -> Tail:
+def phrase_tail(draw: Draw, bare: int, wording: Wording = USUAL, depth: float | None = None) -> Tail:
     """Asks for the phrase that the frames before the last ``bare`` tokens repeat: who answers it with the own marker
     read the own pages, and who reads another request's pages says that one's. Never together with a nonce, which a
-    model repeats instead (a real one said the stranger's phrase 27 of 27 times, beside a nonce none of 10)."""
-    return Tail(f" Record {draw(10_000):04d}. The audit phrase is:", phrase=True, bare=bare)
+    model repeats instead (a real one said the stranger's phrase 27 of 27 times, beside a nonce none of 10). Own frames
+    everywhere outvote a few pages of a stranger's in the middle; those of a window (``depth``) do not."""
+    return Tail(wording.question(draw(10_000)), phrase=True, bare=bare, depth=depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +162,13 @@ class Contents:
     tail: Tail
     needles: tuple[Needle, ...] = ()
     lead: str = ""
+    wording: Wording = USUAL
 
     @property
     def words(self) -> frozenset[str]:
         """Every word of the prompt, lower case."""
         said = (
-            frame(self.marker).numbered(0),
+            frame(self.marker, self.wording).numbered(0),
             BARE,
             self.tail.text,
             self.lead,
@@ -175,11 +177,16 @@ class Contents:
         return frozenset(word for text in said for word in normal_words(text))
 
     def answered(self, text: str) -> bool:
-        """Whether the answer gives what was asked: the nonce, every needle, or four words of the phrase."""
-        if self.tail.nonce is not None:
-            return self.tail.nonce.answered(text)
+        """Whether the answer gives what was asked: every needle, the nonce, or four words of the phrase, which who was
+        asked for a nonce can only have from its own pages as well."""
+        if self.tail.nonce is not None and self.tail.nonce.answered(text):
+            return True
         if self.tail.needles:
             return all(needle.answered(text) for needle in self.tail.needles)
+        return self.phrased(text)
+
+    def phrased(self, text: str) -> bool:
+        """Whether four words of the own phrase in a row stand in it."""
         return any(match.run >= HIT_RUN for match in Matcher([self.marker]).find(text))
 
 

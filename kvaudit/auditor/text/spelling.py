@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from kvaudit.auditor.text.markers import Marker
-from kvaudit.auditor.text.prompts import BARE, Contents, Needle, Tail, frame
+from kvaudit.auditor.text.prompts import BARE, WINDOW_FRAMES, Contents, Frame, Needle, Tail, frame
+from kvaudit.auditor.text.wordings import USUAL, Wording
 
 PADS = (" a", " the", ".", "a", "\n")
 """Pieces that are one token in most vocabularies (" a" in all three that were measured), or one byte."""
@@ -33,6 +34,7 @@ class Prompt:
     text: str | None = None
     frame_tokens: int | None = None  # of one numbered frame, about: digits may differ by a token
     contents: Contents | None = field(default=None, repr=False)
+    mode: str = ""  # the way it is to be sent; "" = the prober's usual one
 
 
 class Spelling:
@@ -63,8 +65,20 @@ class Spelling:
         bare = await self.ids(BARE)
         return (bare * (wanted // len(bare) + 1))[-wanted:] + asked
 
+    async def _bare(self, tokens: int) -> bytes:
+        """Words that say nothing, encoded."""
+        bare = await self.ids(BARE)
+        whole, rest = divmod(tokens, len(bare))
+        return _joined(*[_encoded(bare)] * whole, _encoded(bare[:rest]))
+
     async def framed(
-        self, marker: Marker, tokens: int, tail: Tail, needles: Sequence[Needle] = (), lead: str = ""
+        self,
+        marker: Marker,
+        tokens: int,
+        tail: Tail,
+        needles: Sequence[Needle] = (),
+        lead: str = "",
+        wording: Wording = USUAL,
     ) -> Prompt:
         """Numbered frames of ``marker`` up to exactly ``tokens`` tokens, the last of them ``tail``
         (no text: cut anywhere). Needles stand between frames at their depth;
@@ -76,12 +90,21 @@ class Spelling:
         room = tokens - len(start) - len(end) - sum(len(said) for _, said in placed)
         if room < 0:
             raise ValueError(f"{tokens} tokens cannot hold the question and {len(placed)} needles")
-        shape = frame(marker)
+        shape = frame(marker, wording)
         head, body = await self.ids(shape.head), await self.ids(shape.body)
         digits = [await self.ids(str(digit)) for digit in range(10)]
         filler = _Frames(head, digits, body)
         pieces = [_encoded(start)]
         laid = 0
+        if tail.depth is not None:
+            window = min(room, WINDOW_FRAMES * filler.usual)
+            before = round((room - window) * tail.depth)
+            pieces += [
+                await self._bare(before),
+                *filler.take(window),
+                await self._bare(room - window - before),
+            ]
+            laid = room
         for depth, said in sorted(placed, key=lambda item: item[0]):
             until = round(room * depth)
             pieces += filler.take(until - laid)
@@ -90,9 +113,8 @@ class Spelling:
         pieces += filler.take(room - laid)
         pieces.append(_encoded(end))
         ids = b",".join(piece for piece in pieces if piece)
-        return Prompt(
-            tokens, ids, frame_tokens=filler.usual, contents=Contents(marker, tail, tuple(needles), lead)
-        )
+        contents = Contents(marker, tail, tuple(needles), lead, wording)
+        return Prompt(tokens, ids, frame_tokens=filler.usual, contents=contents)
 
 
 class _Frames:
@@ -160,33 +182,83 @@ async def counted(
     needles: Sequence[Needle],
     count: Callable[[str], Awaitable[int]],
     lead: str = "",
+    wording: Wording = USUAL,
 ) -> Prompt:
     """The same prompt as text, for engines that take no ids: grown and padded with single-token pieces
     until ``count`` (tokenizer endpoint, or usage of a calibration) says exactly ``tokens``.
 
-    ValueError when the length cannot be hit within 12 counts.
+    ValueError when the length cannot be hit.
     """
-    shape = frame(marker)
+    shape = frame(marker, wording)
     base = await count(shape.numbered(0))
-    frame_tokens = max(1, base)
     pad = await _single(shape.numbered(0), base, count)
     said = await _said(tail, tokens // 2, count)
     end = await count(said) if said else 0
-    frames, letters = max(0, (tokens - end) // frame_tokens - 1), 0
-    for _ in range(12):
-        text = lead + _laid(shape.numbered, frames, needles) + pad * letters + said
+    frame_tokens = max(1, base)
+    window = tail.depth is not None and tokens - end > WINDOW_FRAMES * frame_tokens
+    if window:
+        piece = BARE
+        free = tokens - end - WINDOW_FRAMES * frame_tokens
+    else:
+        piece = shape.numbered(9_999)
+        free = tokens - end
+    each = max(1, await count(piece))
+    size = _Size(each, each / len(piece.split()), max(0, free) // each)
+    for _ in range(TRIES):
+        if window:
+            laid = _windowed(shape, size.pieces, tail.depth or 0.0)
+        else:
+            laid = size.cut(piece) + _laid(shape.numbered, size.pieces, needles)
+        text = lead + laid + pad * size.letters + said
         over = await count(text) - tokens
         if over == 0:
-            contents = Contents(marker, tail, tuple(needles), lead)
+            contents = Contents(marker, tail, tuple(needles), lead, wording)
             return Prompt(tokens, text=text, frame_tokens=frame_tokens, contents=contents)
-        if over > letters:
-            frames -= max(1, -(-(over - letters) // frame_tokens))
-            letters = 0
-            if frames < 0:
-                break
-        else:
-            letters -= over
+        if not (size.grow(-over) if over < 0 else size.shrink(over)):
+            break
     raise ValueError(f"no text of exactly {tokens} tokens was found")
+
+
+TRIES = 12
+"""Counts of a whole text until its length is hit."""
+
+
+@dataclass(slots=True)
+class _Size:
+    """What a text consists of: whole pieces, the last words of a cut one before them, single-token letters."""
+
+    piece_tokens: int
+    word_tokens: float
+    pieces: int
+    words: int = 0
+    letters: int = 0
+
+    def cut(self, piece: str) -> str:
+        said = piece.split()
+        return " ".join(said[max(0, len(said) - self.words) :]) + " " if self.words else ""
+
+    def grow(self, missing: int) -> bool:
+        """By so many tokens, about: the largest pieces first."""
+        if missing >= self.piece_tokens:
+            self.pieces += missing // self.piece_tokens
+        elif missing >= 3 * self.word_tokens and not self.words:
+            self.words = max(1, int(missing / self.word_tokens) - 2)
+        else:
+            self.letters += missing
+        return True
+
+    def shrink(self, over: int) -> bool:
+        """By so many tokens at least; False when nothing is left to leave out."""
+        if over <= self.letters:
+            self.letters -= over
+            return True
+        over -= self.letters
+        self.letters = 0
+        if self.words:
+            self.words = max(0, self.words - max(1, int(over / self.word_tokens)))
+            return True
+        self.pieces -= max(1, -(-over // self.piece_tokens))
+        return self.pieces >= 0
 
 
 async def _said(tail: Tail, most: int, count: Callable[[str], Awaitable[int]]) -> str:
@@ -212,3 +284,9 @@ def _laid(numbered: Callable[[int], str], frames: int, needles: Sequence[Needle]
     for needle in sorted(needles, key=lambda item: item.depth, reverse=True):
         pieces.insert(round(frames * needle.depth), needle.sentence)
     return "".join(pieces)
+
+
+def _windowed(shape: Frame, bare: int, depth: float) -> str:
+    """Frames between so many pieces that say nothing, the window at its depth."""
+    before = round(bare * depth)
+    return BARE * before + " " + _laid(shape.numbered, WINDOW_FRAMES, ()) + BARE * (bare - before)

@@ -14,6 +14,7 @@ import binascii
 import json
 import os
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -105,6 +106,21 @@ def open_sealed(sealed: str, place: Place) -> Opened:
             "A stored secret cannot be opened: it was sealed with a key that is not in ENCRYPTION_KEYS, or "
             "for another row than the one it stands in. Add that key, or enter the secret again."
         ) from None
+
+
+def opening_key(sealed: str, place: Place) -> str | None:
+    """The one of ENCRYPTION_KEYS that opens it; None when none does."""
+    if not sealed.startswith(_VERSION):
+        return None
+    try:
+        raw = base64.b64decode(sealed.removeprefix(_VERSION), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    for key in settings.ENCRYPTION_KEYS:
+        with suppress(InvalidTag, ValueError):
+            _cipher(key).decrypt(raw[:_NONCE], raw[_NONCE:], place.associated)
+            return str(key)
+    return None
 
 
 def reseal(sealed: str, place: Place) -> str:

@@ -9,9 +9,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db.models import QuerySet
+
 from kvaudit.auditor.fleetfile.keys import equal_keys
 from kvaudit.server.accounts.sealed_fields import place_of
-from kvaudit.server.accounts.sealing import SealBroken
+from kvaudit.server.accounts.sealing import SealBroken, opening_key
 from kvaudit.server.fleet.key_origins import origins_of_node, origins_of_tenants
 from kvaudit.server.fleet.models import Deployment, Node, Tenant
 from kvaudit.server.fleet.sealed_headers import Headers, open_headers
@@ -53,6 +55,16 @@ def equal_stored_keys(tenants: Iterable[Tenant]) -> str:
     """The sentence that says which tenants hold one key; "" for none. What cannot be opened is left out:
     it is not sent either."""
     return equal_keys((tenant.name, _headers(tenant)) for tenant in tenants)
+
+
+def closed_keys(tenants: QuerySet[Tenant]) -> int:
+    """How many of these have a stored key that no key of ENCRYPTION_KEYS opens, as after a restore without them. One
+    query."""
+    stored = tenants.exclude(credential_sealed="").only("deployment_id", "name", "credential_sealed")
+    return sum(
+        opening_key(tenant.credential_sealed, place_of(tenant, "credential_sealed")) is None
+        for tenant in stored.iterator()
+    )
 
 
 def _headers(tenant: Tenant) -> Headers:

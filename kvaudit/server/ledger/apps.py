@@ -8,6 +8,8 @@ class LedgerConfig(AppConfig):
 
     def ready(self) -> None:
         from kvaudit.server.accounts import records
+        from kvaudit.server.ledger import noted_head, record_check
         from kvaudit.server.ledger.services import record
 
         records.install(record)
+        record_check.follows(noted_head.differs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from kvaudit.server.ledger import verify_job
+from kvaudit.server.ledger import noted_head, verify_job
 
 
 @shared_task(name="kvaudit.ledger.tasks.verify")
@@ -17,3 +17,9 @@ def verify(pk: int) -> None:
 def verify_when_due() -> None:
     """Every few minutes from beat; verifies once a day."""
     verify_job.begin_when_due()
+
+
+@shared_task(name="kvaudit.ledger.tasks.note_head")
+def note_head() -> None:
+    """Every minute from beat; keeps the head outside the database."""
+    noted_head.note()

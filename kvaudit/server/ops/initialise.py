@@ -21,7 +21,9 @@ from psycopg import sql
 from kvaudit.server.accounts.models import User
 from kvaudit.server.accounts.services import change_password, ensure_admin
 from kvaudit.server.audits.state import wrong_clock_repair
+from kvaudit.server.ledger import noted_head
 from kvaudit.server.ledger.grants import grant_statements, retention_statements
+from kvaudit.server.ledger.services import record
 
 ADMIN = "admin"
 _ACTOR = "command:initialise"
@@ -41,13 +43,27 @@ class Administrator:
 
 
 def initialise(
-    *, admin_password: str = "", set_password: bool = False, wait: float = 0, say: Callable[[str], None]
+    *,
+    admin_password: str = "",
+    set_password: bool = False,
+    wait: float = 0,
+    accept_rollback: bool = False,
+    say: Callable[[str], None],
 ) -> Administrator:
-    """Role, migrations, grants, administrator, in this order.
+    """Role, migrations, grants, a look at the ledger's head, administrator, in this order.
 
     ``admin_password`` is used for a new account (else one is drawn); ``set_password`` gives it to an
-    existing one too. ``wait``: seconds to wait for the server.
+    existing one too. ``wait``: seconds to wait for the server. A ledger that ends before the head kept outside is a
+    fault, unless ``accept_rollback``, which goes into the ledger.
     """
+    with prepared(wait, say):
+        _compare_head(accept_rollback, say)
+        return _administrator(admin_password, set_password, say)
+
+
+@contextmanager
+def prepared(wait: float, say: Callable[[str], None]) -> Iterator[None]:
+    """The database with roles, tables and grants, and Django's connection as the owner of the tables."""
     owner, app = _roles()
     retention = _retention(owner, app)
     with as_owner(owner):
@@ -73,7 +89,30 @@ def initialise(
                 f"a worker's clock was wrong: {mended.moments} moments that lay ahead brought back, "
                 f"{mended.fails} fails that were passed over now stand"
             )
-        return _administrator(admin_password, set_password, say)
+        yield
+
+
+def _compare_head(accept_rollback: bool, say: Callable[[str], None]) -> None:
+    """Raises `InitialiseFault` for a database that was rolled back."""
+    try:
+        noted = noted_head.read()
+    except noted_head.HeadUnreadable as fault:
+        raise InitialiseFault(str(fault)) from None
+    if noted is None or not (problem := noted_head.problem(noted)):
+        return
+    if not accept_rollback:
+        raise InitialiseFault(
+            f"{problem} Restore the newest backup (kvaudit restore), or start once with --accept-rollback, which is "
+            "recorded."
+        )
+    note_rollback(noted, _ACTOR)
+    noted_head.write(noted_head.current())
+    say(f"accepted and recorded: {problem}")
+
+
+def note_rollback(lost: noted_head.Head, actor: str) -> None:
+    """The ledger says itself up to where an earlier one had come."""
+    record(actor=actor, kind="ledger.rolled_back", subject=f"ledger:{lost.sequence}", digest=lost.hash)
 
 
 def _roles() -> tuple[dict[str, str], dict[str, str]]:

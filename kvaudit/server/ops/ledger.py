@@ -38,7 +38,7 @@ def verify(argv: Sequence[str]) -> int:
     except SystemExit as stopped:  # settings leave with a sentence and 1, which here would read as broken
         sys.stderr.write(f"{stopped.code}\n")
         return EXIT_ERROR
-    from kvaudit.server.ledger import record_check, verify_job
+    from kvaudit.server.ledger import noted_head, record_check, verify_job
     from kvaudit.server.ledger.chain_check import verify_chain, verify_record
     from kvaudit.server.ledger.models import Entry
 
@@ -47,6 +47,8 @@ def verify(argv: Sequence[str]) -> int:
         noted = verify_job.noted_before()
         found = verify_record(lambda walked: verify_chain(walked, noted), entries)
         noted_is_there = not arguments.last_hash or Entry.objects.filter(hash=arguments.last_hash).exists()
+    except noted_head.HeadUnreadable as fault:
+        return _say(str(fault), EXIT_ERROR)
     except Error as error:
         return _say(f"The ledger could not be read: {str(error).strip()}", EXIT_ERROR)
     if found.problem or noted_is_there:  # a hash that somebody mistyped says nothing of the ledger

@@ -41,6 +41,7 @@ def own_variables(launch: Launch, servers: dict[str, str]) -> dict[str, str]:
         "KVAUDIT_BASE_URL": launch.url,
         "STATIC_ROOT": str(launch.state.static),
         "STATE_FOLDER": str(launch.state.folder),
+        "LEDGER_HEAD_FILE": str(launch.state.folder / "ledger_head.json"),
     }
     own |= {name: value for name, value in defaults.items() if not environment.text(name)}
     own |= {"DJANGO_SETTINGS_MODULE": "kvaudit.settings", "PYTHONUNBUFFERED": "1"}

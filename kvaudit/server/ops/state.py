@@ -11,6 +11,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -105,15 +106,23 @@ class State:
                 if name in ("encryption_key", "seal_private_key")
                 else secrets.token_urlsafe(64)
             )
-            # Written aside and renamed: a crash in between must not leave an empty key.
-            half_done = path.with_suffix(".new")
-            handle = os.open(half_done, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(value + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            half_done.rename(path)
+            _write_secret(path, value)
         return path
+
+    def replace_secret(self, name: str, value: str) -> Path | None:
+        """Give a secret another value; the file with the former one, put aside, None where there was no other."""
+        path, aside = self.secrets / name, None
+        if path.exists():
+            if path.read_text(encoding="ascii").strip() == value:
+                return None
+            aside = next(
+                each
+                for number in count(1)
+                if not (each := path.with_name(f"{name}.before-{number}")).exists()
+            )
+            os.link(path, aside)
+        _write_secret(path, value)
+        return aside
 
     def log_path(self, name: str) -> Path:
         """The log of one process; an overlong one is put aside first."""
@@ -130,6 +139,17 @@ class State:
         """Keep what ``manage.py`` needs to reach this machine's servers; secrets only by file name."""
         lines = [f"{name}={value}\n" for name, value in sorted(variables.items())]
         (self.folder / LOCAL_ENVIRONMENT).write_text("".join(lines), encoding="utf-8")
+
+
+def _write_secret(path: Path, value: str) -> None:
+    # Written aside and renamed: a crash in between must not leave an empty key.
+    half_done = path.with_suffix(".new")
+    handle = os.open(half_done, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(value + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    half_done.rename(path)
 
 
 def adopt_local_environment() -> None:

@@ -65,6 +65,9 @@ def main(argv: Sequence[str]) -> int:
     )
     parser.add_argument("--concurrency", type=int, default=2, help="processes of each worker")
     parser.add_argument("--no-lab", action="store_true", help="without the lab fleet")
+    parser.add_argument(
+        "--accept-rollback", action="store_true", help="start although the database was rolled back; recorded"
+    )
     parser.add_argument("--with-parent", action="store_true", help="stop when the parent process ends")
     options = parser.parse_args(argv)
     if options.with_parent:
@@ -103,7 +106,8 @@ def _run(options: argparse.Namespace, without: set[str]) -> int:
             progress.say(f"ended what an earlier start left behind: {', '.join(left)}")
         launch = Launch(state, options.host, port, {}, options.concurrency, listen(options.host, port))
         left_out = [addon for addon in ADDONS if addon.name in without]
-        _start_everything(supervisor, launch, [addon for addon in ADDONS if addon.name not in without])
+        chosen = [addon for addon in ADDONS if addon.name not in without]
+        _start_everything(supervisor, launch, chosen, accept_rollback=options.accept_rollback)
         retaining = Retaining(launch, progress)
 
         def also() -> None:
@@ -132,7 +136,9 @@ def _disks(state: State) -> list[Path]:
     return sorted({state.folder, postgres_home(state.folder)} if own_server else {state.folder})
 
 
-def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Addon]) -> None:
+def _start_everything(
+    supervisor: Supervisor, launch: Launch, extras: list[Addon], *, accept_rollback: bool
+) -> None:
     progress = supervisor.progress
     composed = _start_servers(supervisor, launch.state)
     composed |= own_variables(launch, composed)
@@ -148,7 +154,8 @@ def _start_everything(supervisor: Supervisor, launch: Launch, extras: list[Addon
         launch.for_web["LAB_WISH_FILE"] = str(request_file(launch))
     launch.state.write_local_environment(composed)
     with progress.step("preparing the database", "database prepared"):
-        password = _initialise(supervisor, launch.state, owner_side)
+        more = ["--accept-rollback"] if accept_rollback else []
+        password = _initialise(supervisor, launch.state, owner_side, more)
     for addon in extras:
         for child in addon.children(launch):
             supervisor.start(child)
@@ -218,9 +225,9 @@ def _server_child(server: Postgres | Valkey, state: State) -> Child:
     )
 
 
-def _initialise(supervisor: Supervisor, state: State, env: dict[str, str]) -> str:
+def _initialise(supervisor: Supervisor, state: State, env: dict[str, str], more: Sequence[str]) -> str:
     """Run ``manage.py initialise``; gives the administrator's password when it may be shown."""
-    arguments = ["initialise", "--json", "--static", "--wait", "15"]
+    arguments = ["initialise", "--json", "--static", "--wait", "15", *more]
     given = bool(env.get("KVAUDIT_ADMIN_PASSWORD") or env.get("KVAUDIT_ADMIN_PASSWORD_FILE"))
     if given:
         arguments.append("--set-password")

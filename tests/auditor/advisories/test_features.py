@@ -5,6 +5,7 @@ from packaging.version import Version
 
 from kvaudit.auditor import engines
 from kvaudit.auditor.advisories.features import merged, traits
+from kvaudit.auditor.advisories.newest import build_of
 from kvaudit.auditor.advisories.versions import parse_build
 from tests.auditor.engines import payloads
 
@@ -44,6 +45,12 @@ def test_every_metric_of_vllm_is_there_from_its_release_on(missing):
     since = Version(engines.describe("vllm").features_since[missing])
     before = f"{since.major}.{since.minor - 1}.0"
     assert not traits("vllm", {missing: False}, parse_build(before)).lacking
+
+
+@pytest.mark.parametrize(("version", "absent", "lacking"), [("0.5.23", 0, 1), ("0.5.24", 1, 0)])
+def test_a_release_beyond_all_data_may_have_dropped_a_trait(version, absent, lacking):
+    found = traits("sglang", {"hicache_object_layout": False}, build_of("sglang", version))
+    assert (len(found.absent), len(found.lacking)) == (absent, lacking)
 
 
 def test_a_trait_of_one_node_does_not_stand_for_another():

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.canary.probe import CanarySeen, Cell, Sighting, cells
+from kvaudit.auditor.checks.canary.design import NONCE, PHRASE, WINDOW
+from kvaudit.auditor.checks.canary.lengths import answered, failing
+from kvaudit.auditor.checks.canary.probe import CanaryProbe
+from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting
+from kvaudit.auditor.checks.canary.sender import Cell, cells
+from kvaudit.auditor.checks.canary.strata import SHARES
 from kvaudit.auditor.checks.canary.verdict import dirtying
 from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.trials import Trial
+from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.prober import NetworkProber, Permission
-from kvaudit.auditor.stats.bounds import leak_bound
+from kvaudit.auditor.stats.bounds import effective_bound, lower_bound
 from kvaudit.auditor.text.markers import as_measure, draw_marker, live, seeded
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import (
@@ -32,27 +40,50 @@ from tests.auditor.checks.active import (
     nothing_asked,
     seen_as,
 )
+from tests.auditor.checks.leaks import all_but_last, always, middle, reading_others
 
 FAIL, PASS, OPEN, ERROR = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR
 WORDS = ("amber", "falcon", "meadow", "velvet", "harbor", "cedar")
 
 
-def rounds(count: int = 20, **changes: Any) -> CanarySeen:
-    """Clean rounds: victim and longest answered, N and N+1 refused; every second request is B's."""
-    seen = CanarySeen(LIMITS, (A, B), planned=count, surfaced=10, surfacing_trials=10, rounds_done=count)
+IDS, CHAT = Mode.COMPLETION_IDS.value, Mode.CHAT_TEXT.value
+
+
+def note(seen: CanarySeen, trial: Trial, mode: str = IDS, tail: str = PHRASE, **more: Any) -> None:
+    seen.trials.append(trial)
+    more.setdefault("surfaced", tail == PHRASE and trial.nonce is True)
+    seen.asked.append(Asked(trial, mode, trial.repeat % 2 == 0, tail, trial.name in SHARES, **more))
+
+
+def rounds(count: int = 20, mode: str = IDS, surfaced: int = 10, **changes: Any) -> CanarySeen:
+    """Clean rounds: victim and drawn length answered, N and N+1 refused; nonce and phrase take turns. Before them ten
+    short prompts, of which ``surfaced`` gave their phrase."""
+    seen = CanarySeen(LIMITS, (A, B), planned=count, rounds_done=count)
+    for number in range(10):
+        note(seen, seen_as("surfacing", 512, repeat=number), mode, surfaced=number < surfaced)
     for number in range(count):
         for name, tokens, outcome in (
             ("victim", 5_162, ANSWERED),
             ("N", N, REFUSED),
             ("N+1", N + 1, REFUSED),
             ("control", 512, ANSWERED),
-            ("longest", 5_162, ANSWERED),
+            ("boundary" if number % 10 == 0 else "log-uniform", 5_162 - 17 * number, ANSWERED),
         ):
-            seen.trials.append(seen_as(name, tokens, outcome, repeat=number))
+            tail = PHRASE if number % 2 else NONCE
+            note(seen, seen_as(name, tokens, outcome, repeat=number), mode, tail)
     seen.own_tokens, seen.served_tokens = 100_000, 120_000.0
     for name, value in changes.items():
         setattr(seen, name, value)
     return seen
+
+
+def changed(seen: CanarySeen, at: int, **more: Any) -> None:
+    """Trial number ``at`` ended otherwise."""
+    trial = replace(seen.trials[at], **more)
+    seen.trials[at] = trial
+    seen.asked[at] = replace(
+        seen.asked[at], trial=trial, surfaced=seen.asked[at].surfaced and trial.nonce is True
+    )
 
 
 def sighting(**changes: Any) -> Sighting:
@@ -73,17 +104,26 @@ def sighting(**changes: Any) -> Sighting:
 
 def voided(count: int, of: int = 20) -> CanarySeen:
     seen = rounds(of)
-    for index in range(count):
-        seen.trials[index] = seen_as("victim", 5_162, BUSY, repeat=index)
+    for at in range(count):
+        changed(seen, at, outcome=BUSY, nonce=None)
     return seen
 
 
-def forgetful(count: int) -> CanarySeen:
-    seen = rounds()
-    answered = [at for at, one in enumerate(seen.trials) if one.outcome is ANSWERED]
-    for at in answered[:count]:
-        one = seen.trials[at]
-        seen.trials[at] = seen_as(one.name, one.tokens, nonce=False, repeat=one.repeat)
+def forgetful(count: int, controls: int = 0, **more: Any) -> CanarySeen:
+    """So many long answers, and so many short ones, did not give what was asked."""
+    seen = rounds(**more)
+    short = [at for at, one in enumerate(seen.trials) if one.name in ("control", "surfacing")]
+    long = [at for at, one in enumerate(seen.trials) if one.outcome is ANSWERED and at not in short]
+    rng = Random(1)
+    for at in (*rng.sample(long, count), *rng.sample(short, controls)):
+        changed(seen, at, nonce=False)
+    return seen
+
+
+def blind() -> CanarySeen:
+    """The nonce comes, the phrase never: stale text would not have surfaced."""
+    seen = rounds(surfaced=0)
+    seen.asked = [replace(one, surfaced=False) for one in seen.asked]
     return seen
 
 
@@ -109,14 +149,18 @@ def forgetful(count: int) -> CanarySeen:
         (rounds(stopped="The budget is used up."), OPEN, "budget"),
         (rounds(withheld=True), OPEN, "consent"),
         (rounds(unhealthy="A node does not answer."), FAIL, "no longer healthy"),
-        (rounds(surfaced=4), OPEN, "4 of 10"),
-        (rounds(surfaced=0, surfacing_trials=0), OPEN, "0 of 0"),
+        (rounds(), PASS, "completions with token ids, streamed and whole"),
+        (rounds(untested=("responses",)), PASS, "Not asked: responses."),
+        (blind(), OPEN, "0 of 40"),
+        (rounds(asked=[], trials=[]), OPEN, "too few rounds"),
         (rounds(served_tokens=None), OPEN, "counters do not say"),
         (rounds(served_tokens=900_000.0), OPEN, "only 11%"),
-        (voided(10), OPEN, "not a pass"),
-        (voided(11), OPEN, "void"),
+        (voided(11), PASS, "11 void"),
+        (voided(12), OPEN, "void"),
         (forgetful(2), PASS, ""),
-        (forgetful(9), OPEN, "without their own nonce"),
+        (forgetful(9), OPEN, "came back without it"),
+        (forgetful(8, controls=10), PASS, ""),
+        (forgetful(40, controls=30), OPEN, "most answers did not"),
         (rounds(trials=[seen_as("victim", 5_162, DENIED, tenant=B)]), ERROR, "tenant-b (401)"),
         (rounds(left_out={"N": "failed"}), PASS, "failed instead of refusing: N"),
     ],
@@ -129,25 +173,39 @@ def test_verdicts(seen: CanarySeen, verdict: Verdict, said: str) -> None:
     assert result.does_not_prove
 
 
-def test_a_void_trial_of_the_longest_length_takes_its_round_away() -> None:
-    """Voided victims leave the rounds whole; a voided longest request does not count as clean."""
+def test_a_void_trial_of_the_drawn_length_takes_its_round_away() -> None:
+    """Voided victims leave the rounds whole; a voided drawn request does not count as clean."""
     seen = rounds(25)
     for at, one in enumerate(seen.trials):
-        if one.name == "longest" and one.repeat < 6:
-            seen.trials[at] = seen_as("longest", one.tokens, FAILED, repeat=one.repeat)
+        if one.name in SHARES and one.repeat < 6:
+            changed(seen, at, outcome=FAILED, nonce=None)
     result = judged("canary", seen)
     assert result.measures["accepted_rounds"] == 19
     assert result.verdict is OPEN
     assert "too few rounds" in result.summary
 
 
-def test_refusals_are_counted_as_refusals_and_the_bound_is_over_rounds() -> None:
+def test_the_bound_counts_phrase_trials_with_the_surfacing_that_is_certain() -> None:
+    """Ten of twenty rounds asked for their phrase; all 40 prompts that did gave it. A nonce's own page says nothing."""
     seen = rounds(20)
-    seen.trials.append(seen_as("N", N))
+    note(seen, seen_as("N", N))
     measures = judged("canary", seen).measures
     assert (measures["accepted"], measures["refused"], measures["accepted_above_limit"]) == (60, 40, 1)
-    assert measures["bound"] == pytest.approx(leak_bound(20, 1.0, 100 / 120), abs=1e-4)
     assert measures["dirtying"] == pytest.approx(0.833)
+    effective = 10 * lower_bound(41, 41) * 100 / 120
+    assert measures["effective_trials"] == pytest.approx(effective, abs=0.01)
+    assert measures["bound"] == pytest.approx(effective_bound(effective), abs=1e-4)
+
+
+def test_a_way_that_hides_stale_text_adds_nothing_and_is_named() -> None:
+    seen, chat = rounds(20), rounds(20, mode=CHAT)
+    bound = judged("canary", seen).measures["bound"]
+    seen.trials += chat.trials
+    seen.asked += [replace(one, surfaced=False) for one in chat.asked]
+    seen.trials = [one.trial for one in seen.asked]
+    result = judged("canary", seen)
+    assert result.measures["bound"] == bound
+    assert result.verdict is OPEN or "chat with text (0 of 40)" in result.summary
 
 
 def test_a_decoy_met_twice_over_by_three_words_is_an_error_as_well() -> None:
@@ -161,30 +219,28 @@ def test_dirtying(own: int, served: float | None, share: float | None) -> None:
     assert dirtying(CanarySeen(LIMITS, own_tokens=own, served_tokens=served)) == share
 
 
-def test_the_longest_accepted_length_comes_last_and_what_needs_consent_is_left_out() -> None:
-    """An accepted request overwrites the pages that the others would read."""
-    assert [cell.name for cell in cells(LIMITS, True)] == [
-        "victim",
+def test_the_drawn_length_comes_last_and_what_needs_consent_is_left_out() -> None:
+    """An accepted request overwrites the pages that the others would read; a victim covers what the reader may read."""
+    drawn = Cell("edge", 4_097, drawn=True)
+    asked = cells(LIMITS, True, drawn)
+    assert [cell.name for cell in asked] == ["victim", "N", "N+1", "midpoint", "control", "edge"]
+    assert [cell.name for cell in cells(LIMITS, False, drawn)] == ["victim", "control", "edge"]
+    assert asked[0].tokens > drawn.tokens
+    assert cells(LIMITS, True, Cell("boundary", N - 1))[0].tokens == N - 128 - 32
+    assert [cell.name for cell in cells(ROOMY, False, drawn)][1:3] == [
         "N",
         "N+1",
-        "midpoint",
-        "control",
-        "longest",
-    ]
-    assert [cell.name for cell in cells(LIMITS, False)] == ["victim", "control", "longest"]
-    assert cells(LIMITS, True)[-1] == Cell("longest", N - 128 - 32)
-    assert [cell.name for cell in cells(ROOMY, False)][1:3] == ["N", "N+1"]  # the pool holds the context
-    assert cells(Limits(None, C, None), True) == ()
+    ]  # the pool holds the context
+    assert cells(Limits(None, C, None), True, drawn) == ()
 
 
 def test_ceilings_cut_the_rounds_before_the_run() -> None:
-    from kvaudit.auditor.checks.canary.probe import CanaryProbe
-
-    _, seen, prober = in_lab("canary", permission=Permission(consent=True, seed=3, prompt_tokens=60_000))
-    assert seen.planned < 20
-    assert seen.rounds_done <= seen.planned
+    _, seen, prober = in_lab("canary", permission=Permission(consent=True, seed=3, prompt_tokens=110_000))
+    assert 0 < seen.rounds_done <= seen.planned < 20
     plan = CanaryProbe().plan(prober)
-    assert plan.rounds == seen.planned
+    assert plan.rounds == pytest.approx(seen.planned, abs=4)
+    assert prober.spent.prompt_tokens < 115_000
+    assert "128 to 5,321" in plan.note
 
 
 def test_markers_are_kept_for_the_next_runs() -> None:
@@ -211,7 +267,7 @@ def test_nobody_to_ask_as_is_no_pass() -> None:
 # Against the lab: few rounds, so that a clean run is quick
 
 
-FEW = Permission(consent=True, seed=5, prompt_tokens=340_000)
+FEW = Permission(consent=True, seed=5, prompt_tokens=200_000)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +279,7 @@ FEW = Permission(consent=True, seed=5, prompt_tokens=340_000)
         ("stale_pages", {}, FAIL),
         ("stale_pages", {"order": "fifo"}, FAIL),
         ("snapshot_restore", {"prefill_pool": 16_384}, FAIL),
-        ("short_transfer", {"prefill_pool": 16_384}, OPEN),
+        ("short_transfer", {"prefill_pool": 16_384}, FAIL),
         ("wedge_at_limit", {}, FAIL),
         ("zero_gauges", {}, OPEN),
     ],
@@ -238,24 +294,29 @@ def test_engines(fault: str, options: dict[str, Any], verdict: Verdict) -> None:
 
 def test_each_tenant_is_victim_and_attacker_at_every_length() -> None:
     _, seen, _ = in_lab("canary", ["none"], permission=FEW)
-    asked = [one for one in seen.trials if one.name != "surfacing"]
+    asked = [one for one in seen.asked if one.trial.name != "surfacing"]
     for number in (0, 1):
-        turns = [one.tenant for one in asked if one.repeat == number]
+        turns = [one.trial.tenant for one in asked if one.trial.repeat == number]
         assert turns[:2] in ([A, B], [B, A])
         assert all(one != other for one, other in pairwise(turns))
-    for name in ("victim", "N", "N+1", "midpoint", "control", "longest"):
-        assert {one.tenant for one in asked if one.name == name and one.repeat < 2} == {A, B}
+    for name in ("victim", "N", "N+1", "midpoint", "control", "log-uniform"):
+        of = [one for one in asked if one.trial.name == name]
+        assert {one.trial.tenant for one in of} == {A, B}
+        assert {one.stream for one in of} == {True, False}
+        assert len({one.mode for one in of}) == 4
+        assert {one.tail for one in of} >= {NONCE, PHRASE}
 
 
 def test_the_first_verified_hit_stops_all_but_five_repeats() -> None:
     result, seen, _ = in_lab("canary", ["stale_pages"], permission=FEW)
     assert seen.rounds_done == 0
     assert result.measures["repeats_after_hit"] == 5
+    assert len([one for one in seen.trials if one.name != "surfacing"]) < 12
     assert any(hit["kind"] == "cross-tenant" for hit in result.measures["hits"])
 
 
 def test_without_consent_the_boundary_is_left_out_and_nothing_passes() -> None:
-    permission = Permission(consent=False, seed=5, prompt_tokens=340_000)
+    permission = Permission(consent=False, seed=5, prompt_tokens=200_000)
     result, seen, _ = in_lab("canary", ["stale_pages"], permission=permission)
     assert max(one.tokens for one in seen.trials) < N - 8
     assert result.verdict is OPEN
@@ -283,3 +344,68 @@ def test_a_hit_names_its_pages_or_says_why_it_cannot() -> None:
     assert result.verdict is FAIL, "it never leaked: this test shows nothing"
     for hit in result.measures["hits"]:
         assert bool(hit["page_ordinals"]) != bool(hit["page_ordinals_unknown"])
+
+
+# What was constant is drawn: holes of every kind are met, and no healthy server is one
+
+RICH = Permission(consent=True, prompt_tokens=700_000)
+
+
+@pytest.mark.parametrize(
+    ("places", "struck", "seeds"),
+    [
+        (all_but_last, always, 10),  # a nonce alone is answered there; of 100 seeds 100 were found
+        (lambda length: range(length // 2), always, 1),
+        (lambda length: range(max(0, length - 512)), always, 1),
+        (middle, lambda length, *_: length > 2_000, 1),
+        (all_but_last, lambda length, *_: length > 1_024 and length % 16 <= 6, 2),  # vllm#50749
+        (all_but_last, lambda length, *_: 3_000 <= length <= 3_600, 1),
+        (all_but_last, lambda length, start, rng: "<|user|>" in start, 2),
+        (all_but_last, lambda length, start, rng: rng.random() < 0.1, 2),
+    ],
+)
+def test_a_server_that_reads_anothers_pages_at_some_places_of_some_prompts_is_found(
+    places: Any, struck: Any, seeds: int
+) -> None:
+    missed = []
+    for seed in range(seeds):
+        result, _, _ = in_lab(
+            "canary",
+            ["healthy"],
+            permission=replace(RICH, seed=seed),
+            meddle=reading_others(places, struck, seed),
+            prefill_pool=16_384,
+        )
+        if (result.verdict, result.severity) != (FAIL, "critical"):
+            missed.append((seed, result.summary))
+    assert not missed
+
+
+def test_a_whole_healthy_night() -> None:
+    """It costs about what was named, finds phrases in windows too, and is silent for at most a tenth of its time."""
+    permission = Permission(consent=True, seed=2, seconds=1_000.0)
+    result, seen, prober = in_lab("canary", ["healthy"], permission=permission, prefill_pool=16_384)
+    assert result.verdict is PASS, result.summary
+    assert result.measures["effective_trials"] > 15
+
+    plan = CanaryProbe().plan(prober)
+    assert seen.rounds_done == plan.rounds == 60
+    assert plan.prompt_tokens == pytest.approx(prober.spent.prompt_tokens, rel=0.2)
+    assert plan.requests == pytest.approx(len(seen.asked), rel=0.05)
+
+    windows = [one for one in seen.asked if one.tail == WINDOW and one.trial.tokens > 1_000]
+    assert windows
+    assert all(one.surfaced for one in windows if not one.trial.cramped)
+    assert seen.own_tokens < sum(one.trial.tokens for one in seen.asked if one.trial.outcome is ANSWERED)
+
+    assert 0 < seen.idle < 100.1
+    assert result.measures["idle_seconds"] == round(seen.idle, 1)
+
+
+def test_the_lengths_of_a_stored_result_are_read_back_old_ones_too() -> None:
+    seen = rounds(sightings=[sighting()])
+    stored = judged("canary", seen).measures
+    assert failing(stored) == [N]
+    assert set(answered(stored)) == {one.tokens for one in seen.trials if one.name != "surfacing"}
+    old = {"matrix": [{"tokens": N, "outcomes": {"refused": 3}}, {"tokens": 9, "outcomes": {"busy": 1}}]}
+    assert answered(old) == [N]

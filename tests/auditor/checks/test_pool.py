@@ -141,6 +141,17 @@ def test_a_node_of_unknown_role_may_be_a_prefill_node():
     assert "one node of unknown role" in result.summary
 
 
+def test_nodes_of_unknown_role_are_measured_against_what_they_announce_themselves():
+    small = node("", 200_000, 131_072, engine="vllm", limit=131_072, name="a")
+    large = node("", 200_000, 190_000, engine="vllm", limit=190_000, name="b")
+    result = judge(small, large)
+    assert (result.verdict, result.severity, result.measures["danger_zone"]) == (FAIL, "high", None)
+    one = judge(
+        node("", 681_280, version="0.5.19", name="a"), node("", 2_040_000, version="0.5.19", name="b")
+    )
+    assert (one.severity, one.measures["danger_zone"]) == ("critical", [681_274, CONTEXT])
+
+
 @pytest.mark.parametrize(
     ("pool", "verdict"),
     [
@@ -351,6 +362,24 @@ class TestPairing:
         if verdict is FAIL:
             assert "a and b share the store" in result.summary
             assert result.severity == "high"
+
+    @pytest.mark.parametrize(
+        ("components", "declared", "verdict"),
+        [
+            ({"mooncake": ""}, {}, INCONCLUSIVE),  # metrics tell the connector, not whether it stores
+            ({"mooncake": ""}, {"mooncake_store": False}, PASS),
+            ({"mooncake": ""}, {"mooncake_store": True}, FAIL),
+            ({"nixl": ""}, {}, PASS),
+        ],
+    )
+    def test_a_component_that_may_be_a_store(self, components, declared, verdict):
+        nodes = [
+            node(
+                "unified", engine="vllm", name=name, components=components, settings={"kv_cache_dtype": dtype}
+            )
+            for name, dtype in (("a", "bfloat16"), ("b", "fp8"))
+        ]
+        assert judge(*nodes, rules=Rules(conditions=declared)).verdict is verdict
 
     def test_a_store_that_is_switched_off_shares_nothing(self):
         nodes = [

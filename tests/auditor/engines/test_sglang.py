@@ -183,7 +183,11 @@ class TestSlidingWindow:
     def test_null_means_that_there_is_no_window(self) -> None:
         found = facts(payloads.sglang_single_0_5_22())
         assert [rank.sliding_window for rank in found.ranks] == [None]
-        assert found.conditions["hybrid_kv"] is False
+        assert "hybrid_kv" not in found.conditions  # Mamba states show in no answer but the metrics
+
+    def test_mamba_states_show_in_the_metrics(self) -> None:
+        found = facts(sglang_server(single(), 40_960, metrics="sglang:mamba_usage 0.0\n"))
+        assert found.conditions["hybrid_kv"] is True
 
     def test_a_window_of_zero_is_unknown_and_takes_the_pool_with_it(self) -> None:
         assert not facts(payloads.sglang_hybrid_0_5_22(window=0)).pool.known

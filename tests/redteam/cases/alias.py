@@ -34,6 +34,5 @@ CASES = (
         (NoFalseAlarm(), Check("rejection", "pass")),
         Alias,
         {"engine_route": False},
-        open="Another name of the model is taken for another model.",
     ),
 )

@@ -9,19 +9,15 @@ from tests.redteam.gateway import LIMIT
 from tests.redteam.leaking import AnswersOfOthers
 from tests.redteam.wanted import SomeFail
 
-OPEN = "The lengths are constants."
 
-
-def _band(name: str, low: int, high: int, note: str = OPEN) -> Case:
+def _band(name: str, low: int, high: int) -> Case:
     at = {"at": range(low, high)}
-    return Case(
-        name, "leak", (SomeFail(),), AnswersOfOthers, at, checks=("canary",), prompt_tokens=None, open=note
-    )
+    return Case(name, "leak", (SomeFail(),), AnswersOfOthers, at, checks=("canary",), prompt_tokens=None)
 
 
 CASES = (
     _band("band", 5_800, 7_300),
-    _band("band/low", 1_300, 4_000, ""),
+    _band("band/low", 1_300, 4_000),
     _band("band/short", 128, 250),
-    _band("band/boundary", LIMIT - 9, LIMIT),
+    _band("band/boundary", 8_000, LIMIT),
 )

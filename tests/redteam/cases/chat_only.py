@@ -29,6 +29,5 @@ CASES = (
         (SomeFail(),),
         ChatElsewhere,
         labs=(HEALTHY, INCIDENT),
-        open="Only the first route that answers is asked.",
     ),
 )

@@ -27,6 +27,5 @@ CASES = (
         "odd",
         (NoFalseAlarm(), Check("rejection", "pass"), Check("coherence", "pass")),
         ContentParts,
-        open="A list of parts is read as no text.",
     ),
 )

@@ -27,6 +27,5 @@ CASES = (
         AfterIdleTime,
         checks=("canary",),
         prompt_tokens=None,
-        open="No time is left between plant and read.",
     ),
 )

@@ -26,13 +26,11 @@ class RefusalAsContent(Gateway):
         return answered(asked, self.sentence)
 
 
-def _case(name: str, *wanted, **parameters: object) -> Case:
-    return Case(
-        name, "odd", (*wanted, NoneGraded()), RefusalAsContent, parameters, open="It is taken for an answer."
-    )
+def _case(name: str, *wanted, note: str = "", **parameters: object) -> Case:
+    return Case(name, "odd", (*wanted, NoneGraded()), RefusalAsContent, parameters, open=note)
 
 
 CASES = (
     _case("error_text_200", Check("rejection", "fail", "medium")),
-    _case("error_text_200/vague", sentence=SENTENCES[1]),
+    _case("error_text_200/vague", note="It is taken for an answer.", sentence=SENTENCES[1]),
 )

@@ -41,10 +41,8 @@ class Guard(Gateway):
         return answered(asked, self.says, finish=self.finish)
 
 
-def _case(
-    name: str, *wanted, note: str = "A guard's refusal is taken for a missing nonce.", **parameters
-) -> Case:
-    return Case(name, "odd", (*wanted, NoFalseAlarm()), Guard, parameters, open=note)
+def _case(name: str, *wanted, **parameters) -> Case:
+    return Case(name, "odd", (*wanted, NoFalseAlarm()), Guard, parameters)
 
 
 CASES = (
@@ -56,5 +54,5 @@ CASES = (
         says="This request was blocked by our usage policy (reference 7731).",
         finish="stop",
     ),
-    _case("guardrail/400", says="The content was flagged by our safety system.", status=400, note=""),
+    _case("guardrail/400", says="The content was flagged by our safety system.", status=400),
 )

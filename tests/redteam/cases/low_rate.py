@@ -36,10 +36,10 @@ def _case(name: str, note: str, **parameters: object) -> Case:
 
 
 CASES = (
-    _case("low_rate", "One answer of ten may miss its nonce."),
+    _case("low_rate", "Six answers of customers' text among 458 do not end the pass."),
     _case(
         "low_rate/above_limit",
-        "One prompt of ten above the limit may be answered.",
+        "Ten prompts above the limit that were answered do not end the pass.",
         at=range(LIMIT, LIMIT + 10),
         rate=1 / 16,
     ),

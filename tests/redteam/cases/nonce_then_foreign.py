@@ -14,7 +14,7 @@ from tests.redteam.gateway import LIMIT, Gateway
 from tests.redteam.texts import CUSTOMERS, copied
 from tests.redteam.wanted import NeverAllPass
 
-OPEN = "Foreign words after the nonce in half of the answers are not told from none."
+OPEN = "Since routes and tails alternate, foreign words after a right nonce are not told from none."
 GERMAN = (
     " Sehr geehrte Frau Vasquez, Ihre Kündigung zum Quartalsende haben wir erhalten; die Abfindung beträgt 41.200 Euro.",
     " Protokoll der Aufsichtsratssitzung, vertraulich: der Standort Regensburg wird geschlossen, betroffen sind 318 Leute.",
@@ -34,12 +34,12 @@ class NonceThenForeign(Gateway):
         return self.saying(asked, own + self.random.choice(self.texts))
 
 
-def _case(name: str, note: str = "", **parameters: object) -> Case:
-    return Case(name, "leak", (NeverAllPass(),), NonceThenForeign, parameters, open=note)
+def _case(name: str, **parameters: object) -> Case:
+    return Case(name, "leak", (NeverAllPass(),), NonceThenForeign, parameters, open=OPEN)
 
 
 CASES = (
     _case("nonce_then_foreign"),
-    _case("nonce_then_foreign/half", OPEN, rate=0.5),
+    _case("nonce_then_foreign/half", rate=0.5),
     _case("nonce_then_foreign/german", texts=GERMAN),
 )

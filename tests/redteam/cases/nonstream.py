@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.redteam.asked import Asked
 from tests.redteam.case import Case
+from tests.redteam.gateway import LIMIT
 from tests.redteam.leaking import AnswersOfOthers
 from tests.redteam.wanted import SomeFail
 
@@ -19,12 +20,18 @@ class ChatNotStreamed(AnswersOfOthers):
 
 
 CASES = (
-    Case("nonstream", "leak", (SomeFail(),), NotStreamed, open="Everything is streamed."),
+    Case("nonstream", "leak", (SomeFail(),), NotStreamed),
+    Case(
+        "nonstream/long",
+        "leak",
+        (SomeFail(),),
+        NotStreamed,
+        {"at": range(2_000, LIMIT)},
+    ),
     Case(
         "nonstream/chat",
         "leak",
         (SomeFail(),),
         ChatNotStreamed,
-        open="Everything is streamed, nothing is chat.",
     ),
 )

@@ -11,7 +11,6 @@ from tests.redteam.case import Case
 from tests.redteam.leaking import PagesOfOthers
 from tests.redteam.wanted import NeverAllPass, Rule, SomeFail
 
-OPEN = "The question says the nonce twice, right before it is asked, and so hides what was read."
 LAST = 4  # pages of 16 tokens: one of a real engine's
 
 
@@ -24,7 +23,6 @@ def _case(name: str, foreign: Callable[[int, int], bool], *wanted: Rule) -> Case
         PagesOfOthers,
         parameters,
         checks=("canary",),
-        open=OPEN,
     )
 
 

@@ -35,6 +35,5 @@ CASES = (
         FourReplicas,
         labs=(UNIFIED,) * 4,
         checks=("canary",),
-        open="Of the nodes of one role the one that served most is taken for all.",
     ),
 )

@@ -15,7 +15,13 @@ CASES = (
         (SomeFail(),),
         AnswersOfOthers,
         {"residues": range(7), "at": range(1_025, 8_101)},
-        open="The lengths are constants, and only short ones leave these residues.",
+    ),
+    Case(
+        "residue/long",
+        "leak",
+        (SomeFail(),),
+        AnswersOfOthers,
+        {"residues": range(7), "at": range(4_000, 8_101)},
     ),
     Case(
         "residue/nine",
@@ -25,6 +31,5 @@ CASES = (
         {"residues": [9], "at": range(128, 8_101)},
         checks=("canary",),
         prompt_tokens=None,
-        open="The lengths are constants.",
     ),
 )

@@ -40,17 +40,15 @@ class LongNeighbour(Gateway):
 
 
 CHECKS = ("coherence", "canary")
-OPEN = "A restart of the operator's is taken for harm that a prompt did."
 
 CASES = (
-    Case("restart", "odd", (NoFalseAlarm(),), Restart, checks=CHECKS, open=OPEN),
+    Case("restart", "odd", (NoFalseAlarm(),), Restart, checks=CHECKS),
     Case(
         "restart/quiet",
         "odd",
         (NoFalseAlarm(),),
         Restart,
         {"status": 503, "retry_after": ""},
-        open=OPEN,
         checks=CHECKS,
     ),
     Case("restart/neighbour", "odd", (NoFalseAlarm(),), LongNeighbour, checks=CHECKS),

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -139,3 +140,27 @@ def test_retention_gets_a_role_that_is_neither_of_the_others(
         for role in (ROLE, f"{ROLE}_r"):
             cursor.execute("SELECT has_database_privilege(%s, current_database(), 'TEMPORARY')", [role])
             assert not cursor.fetchone()[0]
+
+
+def test_a_database_that_was_rolled_back_is_refused_until_somebody_accepts_it(
+    database: str, settings: Any, tmp_path: Path
+) -> None:
+    head_file = tmp_path / "ledger_head.json"
+    settings.LEDGER_HEAD_FILE = str(head_file)
+    initialise()
+    lost = json.dumps({"sequence": 864, "hash": "a" * 64, "at": "2026-12-01T12:00:00+00:00"})
+    head_file.write_text(lost)
+    with pytest.raises(
+        CommandError, match=r"rolled back: .* entry 864 of 2026-12-01 12:00 UTC .*--accept-rollback"
+    ):
+        initialise()
+    assert head_file.read_text() == lost
+    steps = initialise("--accept-rollback")
+    assert any("accepted and recorded" in step.get("step", "") for step in steps)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT subject, digest FROM ledger_entry WHERE kind = 'ledger.rolled_back'")
+        assert cursor.fetchall() == [("ledger:864", "a" * 64)]
+    initialise()
+    head_file.write_text("")
+    with pytest.raises(CommandError, match="cannot be read"):
+        initialise("--accept-rollback")

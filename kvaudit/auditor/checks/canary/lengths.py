@@ -15,11 +15,14 @@ def failing(measures: Measures) -> list[int]:
 
 
 def answered(measures: Measures) -> list[int]:
-    """Lengths with an answer or a refusal that counts."""
+    """Lengths with an answer or a refusal that counts. A row of drawn lengths lists them; one of an older release
+    has a single one."""
     found = []
     for row in rows(measures, "matrix"):
-        outcomes = row.get("outcomes")
-        if isinstance(outcomes, Mapping) and any(
+        lengths, outcomes = row.get("lengths"), row.get("outcomes")
+        if isinstance(lengths, list):
+            found += [int(number(length)) for length in lengths if number(length)]
+        elif isinstance(outcomes, Mapping) and any(
             number(outcomes.get(name)) for name in ("answered", "refused")
         ):
             found.append(int(number(row.get("tokens"))))

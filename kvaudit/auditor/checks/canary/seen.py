@@ -26,6 +26,8 @@ class Sighting:
     suspicious: bool
     earlier_run: bool = False
     no_ordinals: str = ""  # why the pages are unknown
+    route: str = ""
+    tail: str = ""
 
     @property
     def verified(self) -> bool:
@@ -38,23 +40,54 @@ class Sighting:
         return "cross-tenant" if self.planted_by != self.reader else "cross-request"
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A trial and how it was asked. ``drawn``: whether its length was, so that it is the trial of its round.
+    ``surfaced``: the own phrase came back, as a stranger's would have from the stranger's pages."""
+
+    trial: Trial
+    mode: str
+    stream: bool
+    tail: str
+    drawn: bool = False
+    surfaced: bool = False
+
+    @property
+    def route(self) -> str:
+        return f"{self.mode}, {'streamed' if self.stream else 'whole'}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownAnswer:
+    """An answer whose words are neither its prompt's nor the model's own. Its text is sealed: only how long it is
+    leaves, and a hash that says nothing outside the run."""
+
+    tokens: int
+    cell: str
+    round: int
+    characters: int
+    hmac: str
+
+
 @dataclass(slots=True)
 class CanarySeen:
-    """All rounds of a run. ``served_others`` is an estimate in tokens, None where counters hide it."""
+    """All rounds of a run."""
 
     limits: Limits | None
     tenants: tuple[str, ...] = ()
     planned: int = 0
     trials: list[Trial] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)  # the same, with how they were asked
     sightings: list[Sighting] = field(default_factory=list)
-    surfaced: int = 0
-    surfacing_trials: int = 0
+    unknown: list[UnknownAnswer] = field(default_factory=list)
     own_tokens: int = 0
     served_tokens: float | None = None
     planted: list[Marker] = field(default_factory=list)  # live for 30 days, like the decoys
     decoys: list[Marker] = field(default_factory=list)
     earlier: int = 0  # live markers of earlier runs that were looked for as well
     left_out: dict[str, str] = field(default_factory=dict)  # cell -> how it kept ending
+    untested: tuple[str, ...] = ()
+    idle: float = 0.0  # seconds that the target was left alone
     scope: str = ""
     rounds_done: int = 0
     repeats: int = 0  # further requests after a hit, to estimate the rate

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
+from kvaudit.auditor.checks.canary.design import PHRASE, SURFACING
+from kvaudit.auditor.checks.canary.matrix import (
+    Surfacing,
+    accepted,
+    effective_trials,
+    rows,
+    surfacing_of,
+    together,
+)
 from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
-from kvaudit.auditor.checks.evidence_source import WITHOUT_NONCE
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
     MORE_TOKENS,
     NO_CONSENT,
     VOID_SHARE,
+    Trial,
     needed,
     nothing_learnt,
     result_builder,
@@ -19,19 +29,21 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
-from kvaudit.auditor.stats.bounds import interval, leak_bound
+from kvaudit.auditor.stats.bounds import effective_bound, fisher_greater, interval
 from kvaudit.auditor.text.markers import as_measure
 from kvaudit.auditor.verdict import Result, Verdict
 
 LEAST_SURFACING = 0.5
 LEAST_DIRTYING = 0.5
 LEAST_ROUNDS = 20
+SIGNIFICANT = 0.01
 LIVE_DAYS = 30
 UNKNOWN = "one unknown replica behind the entry"
 
 DOES_NOT_PROVE = (
-    "It bounds leaks that reach the text of requests which read pages like ours, at these lengths, on this build and "
-    "on whichever replica answered. It says nothing of other lengths, ranks or load, nor of leaks that stay invisible."
+    "It bounds leaks that reach the text of requests drawn like these: lengths of all strata, the ways to ask that are "
+    "named, on this build and on whichever replica answered; together, not of each stratum alone. It says nothing of "
+    "other routes, ranks or load, nor of leaks that stay invisible."
 )
 FIRST_AID = (
     "Stop serving lengths of {tokens:,} tokens and more now; quarantine the deployment; enlarge the prefill pool or "
@@ -48,11 +60,9 @@ def dirtying(seen: CanarySeen) -> float | None:
 
 def judge_canary(seen: CanarySeen) -> Result:
     """The verdict of checks.md 4."""
-    accepted = _accepted_rounds(seen)
-    surfacing = seen.surfaced / seen.surfacing_trials if seen.surfacing_trials else 0.0
     share = dirtying(seen)
-    bound = leak_bound(accepted, surfacing, share or 0.0)
-    measures = _measures(seen, accepted, surfacing, share, bound)
+    bound = effective_bound(effective_trials(seen, share or 0.0))
+    measures = _measures(seen, share, bound)
 
     result = result_builder("canary", measures, DOES_NOT_PROVE, seen.evidence)
 
@@ -73,11 +83,12 @@ def judge_canary(seen: CanarySeen) -> Result:
             "Restart it, and do not send prompts at the boundary again before the pool check passes.",
             "high",
         )
-    reason = _why_not(seen, accepted, surfacing, share)
+    valid = len(accepted(seen))
+    reason = _why_not(seen, valid, share)
     if reason:
         return result(
             Verdict.INCONCLUSIVE,
-            f"Not shown either way: {reason} {accepted} of {seen.planned} planned rounds are valid "
+            f"Not shown either way: {reason} {valid} of {seen.planned} planned rounds are valid "
             f"({voids(seen.trials)}). This is not a pass.",
             GIVE_CONSENT
             if seen.withheld
@@ -86,23 +97,20 @@ def judge_canary(seen: CanarySeen) -> Result:
             else MORE_TOKENS
             if seen.planned < LEAST_ROUNDS
             else "Remove the hindrance and run again.",
-            warn=any(one.suspicious for one in seen.sightings) or _missed(seen) > 0,
+            warn=any(one.suspicious for one in seen.sightings) or any(one.wrong for one in seen.trials),
         )
-    left_out = ""
-    if seen.left_out:
-        names = ", ".join(seen.left_out)
-        left_out = f" Not sent after two rounds, since the server failed instead of refusing: {names}."
+    reservations = _left_out(seen) + _blind(seen)
     return result(
         Verdict.PASS,
-        f"In {accepted} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
-        f"surfacing {surfacing:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of accepted requests that read "
-        f"pages like ours leak (95 % confidence; {seen.scope or UNKNOWN}).{left_out}",
+        f"In {valid} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
+        f"surfacing {measures['surfacing']:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of requests drawn like "
+        f"these leak (95 % confidence; {seen.scope or UNKNOWN}). {_asked_how(seen)}{reservations}",
         "Run again after every capacity change, and nightly.",
-        warn=bool(left_out),
+        warn=bool(reservations),
     )
 
 
-def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | None) -> str:
+def _why_not(seen: CanarySeen, valid: int, share: float | None) -> str:
     if seen.stopped:
         return unfinished(seen.rounds_done, seen.planned, "rounds", seen.stopped)
     if seen.withheld:
@@ -111,15 +119,16 @@ def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | N
         return f"the token ceiling allows {seen.planned} rounds, and a pass needs {LEAST_ROUNDS}."
     if void_share(seen.trials) > VOID_SHARE:
         return "too many trials were void."
-    if accepted < min(LEAST_ROUNDS, seen.planned):
+    if valid < min(LEAST_ROUNDS, seen.planned):
         return "too few rounds were accepted and answered."
-    if (missed := _missed(seen)) > VOID_SHARE:
+    if missed := _missed(seen):
+        return missed
+    surfacing = together(surfacing_of(seen.asked))
+    if surfacing.share < LEAST_SURFACING:
         return (
-            f"{missed:.0%} of the accepted requests came back without their own nonce: whatever they read, it was not "
-            "shown to be theirs (run coherence)."
+            f"stale text would have surfaced in only {surfacing.surfaced} of {surfacing.trials} answers that were "
+            "asked for their phrase."
         )
-    if surfacing < LEAST_SURFACING:
-        return f"stale text would have surfaced in only {seen.surfaced} of {seen.surfacing_trials} control answers."
     if share is None:
         return "the engine's counters do not say how much of the pool our markers covered."
     if share < LEAST_DIRTYING:
@@ -129,17 +138,69 @@ def _why_not(seen: CanarySeen, accepted: int, surfacing: float, share: float | N
     return ""
 
 
-def _missed(seen: CanarySeen) -> float:
-    """Share of answered requests, surfacing aside, that did not give their own nonce."""
+def _missed(seen: CanarySeen) -> str:
+    """Why the answers that did not give what their prompt asked for forbid a pass, "" where they do not: more than
+    the short prompts of the same way and tail miss, or so many that nothing was read."""
+    for (mode, tail), (asked, controls) in sorted(_by_way(seen).items()):
+        lost, short_lost = sum(one.wrong for one in asked), sum(one.wrong for one in controls)
+        if not lost:
+            continue
+        rarely = lost / len(asked) <= VOID_SHARE
+        if fisher_greater(lost, len(asked), short_lost, len(controls)) < SIGNIFICANT or not (
+            rarely or short_lost / max(1, len(controls)) > VOID_SHARE
+        ):
+            return (
+                f"{lost} of {len(asked)} accepted requests ({mode}, asked for their {tail}) came back without it, of "
+                f"short ones {short_lost} of {len(controls)}: whatever they read, it was not shown to be theirs (run "
+                "coherence)."
+            )
     judged = [one for one in seen.trials if one.nonce is not None and one.outcome is Outcome.ANSWERED]
-    return sum(one.wrong for one in judged) / len(judged) if judged else 0.0
+    if judged and sum(one.wrong for one in judged) > len(judged) / 2:
+        return "most answers did not give what their own prompt asked for, short ones neither."
+    return ""
 
 
-def _accepted_rounds(seen: CanarySeen) -> int:
-    """Rounds whose longest accepted request was answered: requests of one burst are not independent."""
-    return len(
-        {one.repeat for one in seen.trials if one.name == "longest" and one.outcome is Outcome.ANSWERED}
+def _by_way(seen: CanarySeen) -> dict[tuple[str, str], tuple[list[Trial], list[Trial]]]:
+    """(mode, tail) -> judged trials of the rounds' accepted lengths, and of short prompts."""
+    found: dict[tuple[str, str], tuple[list[Trial], list[Trial]]] = {}
+    for one in seen.asked:
+        if one.trial.nonce is not None and one.trial.outcome is Outcome.ANSWERED:
+            asked, controls = found.setdefault((one.mode, one.tail), ([], []))
+            (controls if one.trial.name in ("control", SURFACING) else asked).append(one.trial)
+    return found
+
+
+def _left_out(seen: CanarySeen) -> str:
+    if not seen.left_out:
+        return ""
+    return f" Not sent after two rounds, since the server failed instead of refusing: {', '.join(seen.left_out)}."
+
+
+def _blind(seen: CanarySeen) -> str:
+    """Ways in which a stranger's phrase would hardly have shown."""
+    found = surfacing_of(seen.asked)
+    weak = [
+        f"{mode} ({one.surfaced} of {one.trials})"
+        for (mode, tail), one in found.items()
+        if tail == PHRASE and one.share < LEAST_SURFACING
+    ]
+    return f" Stale text would seldom have surfaced in {' and '.join(weak)}." if weak else ""
+
+
+def _asked_how(seen: CanarySeen) -> str:
+    """The ways that were asked, and what the target offers besides."""
+    modes = list(dict.fromkeys(one.mode for one in seen.asked if one.drawn))
+    streams = {one.stream for one in seen.asked if one.drawn}
+    whole = {frozenset((True,)): "streamed", frozenset((False,)): "whole"}.get(
+        frozenset(streams), "streamed and whole"
     )
+    lengths = [one.trial.tokens for one in seen.asked if one.drawn] or [0]
+    told = f"Asked: {_and(modes)}, {whole}, {min(lengths):,} to {max(lengths):,} tokens."
+    return f"{told} Not asked: {', '.join(seen.untested)}." if seen.untested else told
+
+
+def _and(names: list[str]) -> str:
+    return " and ".join(", ".join(names).rsplit(", ", 1)) if names else "nothing"
 
 
 def _fail_sentence(seen: CanarySeen, hits: list[Sighting]) -> str:
@@ -165,22 +226,24 @@ def _listed(ordinals: tuple[int, ...]) -> str:
     return ", ".join(str(ordinal) for ordinal in ordinals[:4]) + (" and more" if len(ordinals) > 4 else "")
 
 
-def _measures(
-    seen: CanarySeen, accepted: int, surfacing: float, share: float | None, bound: float
-) -> dict[str, Any]:
+def _measures(seen: CanarySeen, share: float | None, bound: float) -> dict[str, Any]:
     limit = seen.limits.first_rejected if seen.limits else None
-    answered = [one for one in seen.trials if one.outcome is Outcome.ANSWERED and one.name != "surfacing"]
+    answered = [one for one in seen.trials if one.outcome is Outcome.ANSWERED and one.name != SURFACING]
+    found = surfacing_of(seen.asked)
+    surfacing = together(found)
     return {
         "planned_rounds": seen.planned,
-        "accepted_rounds": accepted,
+        "accepted_rounds": len(accepted(seen)),
         "accepted": sum(limit is not None and one.tokens < limit for one in answered),
         "accepted_above_limit": sum(limit is not None and one.tokens >= limit for one in answered),
         "refused": sum(one.outcome is Outcome.REFUSED for one in seen.trials),
         "without_nonce": sum(one.wrong for one in seen.trials),
         "void": sum(not one.outcome.valid for one in seen.trials),
-        "surfacing": round(surfacing, 3),
-        "surfacing_trials": seen.surfacing_trials,
+        "surfacing": round(surfacing.share, 3),
+        "surfacing_trials": surfacing.trials,
+        "tails": [_tail_shown(*key, one) for key, one in found.items()],
         "dirtying": None if share is None else round(share, 3),
+        "effective_trials": round(effective_trials(seen, share or 0.0), 2),
         "bound": round(bound, 5),
         "confidence": 0.95,
         "hits": [_shown(one) for one in seen.sightings if one.verified],
@@ -190,10 +253,24 @@ def _measures(
         "left_out": dict(seen.left_out),
         "repeats_after_hit": seen.repeats,
         "hits_in_repeats": seen.repeat_hits,
-        "matrix": _matrix(seen),
+        "matrix": rows(seen),
+        "unknown_answers": [asdict(one) for one in seen.unknown],
+        "untested": list(seen.untested),
+        "idle_seconds": round(seen.idle, 1),
         "scope": seen.scope or UNKNOWN,
         "live_days": LIVE_DAYS,
         "live_markers": [as_measure(marker) for marker in (*seen.planted, *seen.decoys)],
+    }
+
+
+def _tail_shown(mode: str, tail: str, one: Surfacing) -> dict[str, Any]:
+    """What other nights add up: answers of one way and tail, and those that gave their phrase."""
+    return {
+        "mode": mode,
+        "tail": tail,
+        "trials": one.trials,
+        "surfaced": one.surfaced,
+        "at_least": round(one.at_least, 3),
     }
 
 
@@ -207,29 +284,10 @@ def _shown(hit: Sighting) -> dict[str, Any]:
         "tokens": hit.length,
         "cell": hit.cell,
         "round": hit.round,
+        "route": hit.route,
+        "tail": hit.tail,
         "page_ordinals": list(hit.ordinals),
         "page_ordinals_are": "approximate",
         "page_ordinals_unknown": hit.no_ordinals,
         "planted_in_an_earlier_run": hit.earlier_run,
     }
-
-
-def _matrix(seen: CanarySeen) -> list[dict[str, Any]]:
-    """Per cell: how its requests ended, for the page's matrix of lengths and rounds. ``rounds`` holds one
-    word a round (None = not asked), the worst where a suspicion was repeated: an `Outcome` or "without nonce"."""
-    rows: dict[str, dict[str, Any]] = {}
-    for one in seen.trials:
-        if one.name == "surfacing":
-            continue
-        row = rows.setdefault(
-            one.name, {"cell": one.name, "tokens": one.tokens, "outcomes": {}, "hits": 0, "rounds": []}
-        )
-        row["outcomes"][one.outcome.value] = row["outcomes"].get(one.outcome.value, 0) + 1
-        by_round = row["rounds"]
-        by_round.extend([None] * (one.repeat + 1 - len(by_round)))
-        if by_round[one.repeat] is None or one.wrong:
-            by_round[one.repeat] = WITHOUT_NONCE if one.wrong else one.outcome.value
-    for hit in seen.sightings:
-        if hit.verified and hit.cell in rows:
-            rows[hit.cell]["hits"] += 1
-    return list(rows.values())

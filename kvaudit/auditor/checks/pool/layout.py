@@ -63,6 +63,13 @@ def judge_stores(nodes: Sequence[NodePool], rules: Rules, findings: Findings) ->
             findings.unknowns.append(
                 f"{names} share the store {store}, and whether with one KV dtype is not told"
             )
+    maybe = [node for node in nodes if _may_store(node.facts, rules)]
+    dtypes = {kv_dtype(node.facts) for node in maybe} - {None}
+    if unlike(dtypes):
+        findings.unknowns.append(
+            f"{listed(node.node.name for node in maybe)} have unlike KV dtypes, {_shown(dtypes)}, and may keep pages "
+            "in one store; declare the condition mooncake_store"
+        )
 
 
 def kv_dtype(facts: EngineFacts) -> str | None:
@@ -92,6 +99,12 @@ def _stores(facts: EngineFacts, rules: Rules) -> set[str]:
     if rules.conditions.get("mooncake_store") and facts.conditions.get("hicache") is not False:
         named.add("mooncake")
     return named - {"file", "none"}
+
+
+def _may_store(facts: EngineFacts, rules: Rules) -> bool:
+    """Whether a component that can be a store is in use, and neither the process nor the operator says as what."""
+    told = "hicache" in facts.conditions or facts.setting("hicache_storage_backend").known
+    return "mooncake" in facts.components and not told and "mooncake_store" not in rules.conditions
 
 
 def _judge_pages(

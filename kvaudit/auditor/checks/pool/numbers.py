@@ -145,6 +145,10 @@ def danger_zone(
         if node.role == "prefill" or (not node.role and not describe(node.facts.engine).by_pointers)
     ]
     decode = [node for node in nodes if node.role == "decode"]
+    if len(prefill) > 1 and not any(node.role for node in prefill):
+        # Whoever has no role is sent what it announces itself, not what another one does.
+        zones = [danger_zone([node, *decode], decode_unread=decode_unread) for node in prefill]
+        return max(zones, key=lambda each: each[0][1] - each[0][0] if each[0] else 0)
     starts = [node.limit.value or node.pool.value for node in prefill]
     contexts = [node.context.value for node in prefill if node.context.value is not None]
     known_starts = [start for start in starts if start is not None]

@@ -120,11 +120,8 @@ def conditions(seen: ParsedAnswers, role: Reading[str]) -> dict[str, bool]:
     senses = [seen.model.get(f"has_{sense}_understanding") for sense in ("image", "audio")]
     if all(isinstance(sense, bool) for sense in senses):
         found["multimodal"] = True in senses
-    if any("token_capacity_swa" in _json.mapping(state.get("memory_usage")) for state in seen.states):
-        found["hybrid_kv"] = any(
-            _json.mapping(state.get("memory_usage")).get("token_capacity_swa") is not None
-            for state in seen.states
-        )
+    if _mixes_caches(seen):
+        found["hybrid_kv"] = True
     npu = _on_ascend(seen)
     if npu is not None:
         found["ascend_npu"] = npu
@@ -138,6 +135,14 @@ def conditions(seen: ParsedAnswers, role: Reading[str]) -> dict[str, bool]:
         found["mooncake"] = (disaggregated and backend == "mooncake") or store == "mooncake"
         found["nixl"] = (disaggregated and backend == "nixl") or store == "nixl"
     return found
+
+
+def _mixes_caches(seen: ParsedAnswers) -> bool:
+    """Whether a window's pool or Mamba states are shown. That neither is proves nothing: no argument or number tells of
+    the states of a hybrid model unless its metrics are on (reference sglang.md 1.6)."""
+    windows = [_json.mapping(state.get("memory_usage")).get("token_capacity_swa") for state in seen.states]
+    states = any(name.startswith("sglang:mamba_") for name in seen.metrics.lines)
+    return states or any(window is not None for window in windows)
 
 
 def _on_ascend(seen: ParsedAnswers) -> bool | None:

@@ -14,10 +14,11 @@ from kvaudit.server.web.kit.measure_values import count, rows, tokens
 from kvaudit.server.web.runs.marker_hits import pages_of
 from kvaudit.server.web.runs.outcome_icons import LEAKED, Shape, shape_of
 
-SQUARE, LEFT, TOP = 18, 168, 22  # pixels
+SQUARE, LEFT, TOP = 18, 192, 22  # pixels
 MOST_ROUNDS = 200
 MOST_ROWS = 30
 MOST_PAGES = 12
+MOST_STRATA = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,27 @@ class OutcomeSquare:
 
 
 @dataclass(frozen=True, slots=True)
+class Stratum:
+    """Requests of one kind, way and tail. ``missed``: answered without what their prompt asked for."""
+
+    cell: str
+    route: str
+    tail: str
+    asked: int
+    accepted: int
+    read: int
+    missed: int
+    hits: int
+
+
+@dataclass(frozen=True, slots=True)
 class MatrixLine:
-    """One kind of request. ``pages`` are ordinals of the planted text's pages that surfaced, about."""
+    """One kind of request, of up to ``tokens``; from ``shortest`` on where the lengths were drawn, else None. ``pages``
+    are ordinals of the planted text's pages that surfaced, about."""
 
     cell: str
     tokens: int | None
+    shortest: int | None
     y: int
     squares: Sequence[OutcomeSquare]
     asked: int
@@ -63,6 +80,7 @@ class Matrix:
     width: int
     height: int
     ticks: Sequence[tuple[int, int]]  # (x, number of the round, from 1)
+    strata: Sequence[Stratum] = ()
 
     @property
     def reasons(self) -> list[str]:
@@ -111,6 +129,7 @@ def matrix_of(measures: Mapping[str, Any], anchors: Anchors = lambda name, numbe
             MatrixLine(
                 cell=cell,
                 tokens=tokens(each.get("tokens")),
+                shortest=_shortest(each),
                 y=y,
                 squares=squares,
                 asked=sum(counts.values()),
@@ -122,7 +141,27 @@ def matrix_of(measures: Mapping[str, Any], anchors: Anchors = lambda name, numbe
             )
         )
     ticks = [(LEFT + at * SQUARE, at + 1) for at in range(0, rounds, 10)]
-    return Matrix(shown, outcomes, rounds, LEFT + rounds * SQUARE + 8, TOP + len(shown) * SQUARE + 6, ticks)
+    width, height = LEFT + rounds * SQUARE + 8, TOP + len(shown) * SQUARE + 6
+    return Matrix(shown, outcomes, rounds, width, height, ticks, _strata(found)[:MOST_STRATA])
+
+
+def _shortest(row: Mapping[str, Any]) -> int | None:
+    """None where all requests of the row had one length."""
+    least = tokens(row.get("shortest"))
+    return None if least == tokens(row.get("tokens")) else least
+
+
+def _strata(found: Sequence[Mapping[str, Any]]) -> list[Stratum]:
+    return [
+        Stratum(
+            cell=str(each.get("cell") or ""),
+            route=str(one.get("route") or ""),
+            tail=str(one.get("tail") or ""),
+            **{name: count(one.get(name)) or 0 for name in ("asked", "accepted", "read", "missed", "hits")},
+        )
+        for each in found
+        for one in rows(each.get("strata"))
+    ]
 
 
 def _why(hits: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,7 @@
-"""Whose text the answers of a check were, as far as that can be told: own, another request's, unknown."""
+"""Whose text the answers of a check were, as far as that can be told: own, another request's, unknown.
+
+Of unknown text only lengths and keyed hashes are here: it may be a customer's, and opening it is its own page.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvaudit.server.web.kit.measure_values import count, rows
+from kvaudit.server.web.kit.measure_values import count, rows, tokens
 
 MOST = 100
 
@@ -39,9 +42,21 @@ class TraceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UnknownAnswer:
+    """``round`` counts from 1, None where it is not known."""
+
+    request: str
+    tokens: int | None
+    round: int | None
+    characters: int
+    hmac: str
+
+
+@dataclass(frozen=True, slots=True)
 class Provenance:
     asked: Sequence[Asked]
     traces: Sequence[TraceRow]
+    unknown: Sequence[UnknownAnswer] = ()
 
     @property
     def found(self) -> bool:
@@ -62,7 +77,8 @@ def provenance_of(measures: Mapping[str, Any]) -> Provenance | None:
     ]
     traces = [_trace(row) for row in rows(stored.get("traces"))[:MOST]]
     asked = [row for row in asked if row.own or row.others or row.long]
-    return Provenance(asked, traces) if asked or traces else None
+    unknown = [_unknown(row) for row in rows(measures.get("unknown_answers"))[:MOST]]
+    return Provenance(asked, traces, unknown) if asked or traces else None
 
 
 def _asked(mode: str, counts: Mapping[str, Any]) -> Asked:
@@ -79,4 +95,15 @@ def _trace(row: Mapping[str, Any]) -> TraceRow:
         planted_by=str(row.get("planted_by") or ""),
         read_by=str(row.get("read_by") or ""),
         verified=row.get("verified") is True,
+    )
+
+
+def _unknown(row: Mapping[str, Any]) -> UnknownAnswer:
+    at = count(row.get("round"))
+    return UnknownAnswer(
+        request=str(row.get("cell") or ""),
+        tokens=tokens(row.get("tokens")),
+        round=None if at is None else at + 1,
+        characters=count(row.get("characters")) or 0,
+        hmac=str(row.get("hmac") or "")[:64],
     )

@@ -16,6 +16,7 @@ from kvaudit.server.accounts.access import can, can_somewhere
 from kvaudit.server.accounts.models import ApiToken, Team, User, managed_users
 from kvaudit.server.audits.models import Plan
 from kvaudit.server.checklists.models import OwnItem
+from kvaudit.server.fleet.key_overview import closed_keys
 from kvaudit.server.fleet.models import Deployment, Pause, Tenant
 from kvaudit.server.fleet.pins import PinState
 from kvaudit.server.notify.channels import KINDS
@@ -78,11 +79,13 @@ def _keys(user: User) -> SettingLine:
         .filter(current)
         .aggregate(all=Count("pk"), without=Count("pk", filter=Q(credential_sealed="")))
     )
-    without = f"; {found['without']:,} without a key, so nothing is asked in their name"
-    state = f"{_n(found['all'], 'tenant')}{without if found['without'] else ''}"
-    return SettingLine(
-        "Tenants' keys", _KEYS, state, reverse("settings-keys"), attention=bool(found["without"])
-    )
+    state = _n(found["all"], "tenant")
+    if found["without"]:
+        state += f"; {found['without']:,} without a key, so nothing is asked in their name"
+    if closed := closed_keys(Tenant.objects.current().filter(current)):
+        state += f"; the keys of {closed:,} do not open with the ENCRYPTION_KEYS that kvaudit has"
+    attention = bool(found["without"] or closed)
+    return SettingLine("Tenants' keys", _KEYS, state, reverse("settings-keys"), attention=attention)
 
 
 _KEYS = (

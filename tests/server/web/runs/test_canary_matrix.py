@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.template.loader import render_to_string
 
 from kvaudit.server.web.runs.canary_matrix import matrix_of
 from kvaudit.server.web.runs.outcome_icons import ANSWERED, LEAKED, REFUSED, UNASKED, VOID, WRONG
@@ -66,3 +67,20 @@ def test_odd_measures_do_not_break_it():
     )
     (row,) = matrix.rows
     assert (row.cell, row.tokens, row.asked, row.hits) == ("", None, 0, 0)
+
+
+def test_a_run_shows_its_strata_and_the_span_of_drawn_lengths():
+    stratum = {
+        "route": "chat with text, whole", "tail": "phrase", "asked": 3, "accepted": 3, "read": 2, "missed": 1, "hits": 0
+    }  # fmt: skip
+    row = {
+        "cell": "log-uniform", "tokens": 4_900, "shortest": 128, "outcomes": {"answered": 3}, "rounds": ["answered"],
+        "strata": [stratum, 7],
+    }  # fmt: skip
+    matrix = matrix_of({"matrix": [row, {**row, "cell": "N", "shortest": 4_900, "strata": None}]})
+    assert [line.shortest for line in matrix.rows] == [128, None]
+    (one,) = matrix.strata
+    assert (one.cell, one.route, one.read, one.missed) == ("log-uniform", "chat with text, whole", 2, 1)
+    page = render_to_string("runs/matrix.html", {"matrix": matrix})
+    assert "128–4,900" in page
+    assert "chat with text, whole" in page

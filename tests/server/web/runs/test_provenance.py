@@ -69,3 +69,20 @@ def test_a_clean_result_keeps_it_closed() -> None:
 def test_nothing_is_shown_of_what_says_nothing(stored: Any) -> None:
     assert provenance_of({"provenance": stored}) is None
     assert provenance_of({}) is None
+
+
+def test_answers_of_unknown_origin_show_lengths_and_keyed_hashes_alone():
+    stored = {
+        "provenance": {"by_mode": {"chat with text": {"answers": 60, "own": 50, "foreign_words": 5}}},
+        "unknown_answers": [
+            {"tokens": 4_097, "cell": "edge", "round": 11, "characters": 310, "hmac": "ab" * 32},
+            {"hmac": None},
+            3,
+        ],
+    }
+    known, odd = provenance_of(stored).unknown
+    assert (known.request, known.tokens, known.round, known.characters) == ("edge", 4_097, 12, 310)
+    assert (odd.round, odd.hmac) == (None, "")
+    page = render_to_string("runs/provenance.html", {"whose": provenance_of(stored)})
+    assert "ab" * 32 in page
+    assert "4,097" in page

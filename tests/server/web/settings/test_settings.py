@@ -6,7 +6,8 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from kvaudit.server.fleet.services import pause_probes
+from kvaudit.server.fleet.models import Tenant
+from kvaudit.server.fleet.services import pause_probes, set_tenant_key
 from kvaudit.server.notify.services import create_channel
 from tests.factories import a_user, an_admin
 from tests.server.web import builders
@@ -45,6 +46,17 @@ def test_what_needs_a_hand_is_marked(people, pair):
     after = page_text(people.operator.get("/settings/"))
     assert '<span class="warn">look</span> <bdi>1 deployment paused</bdi>' in after
     assert "<bdi>1 plan</bdi>" in after
+
+
+def test_keys_that_do_not_open_are_said(people, pair, settings):
+    tenants = [Tenant.objects.create(deployment=pair, name=name) for name in ("open", "shut", "without")]
+    for tenant in tenants[:2]:
+        set_tenant_key(tenant=tenant, key=f"key-{tenant.name}", actor="system:tests")
+    assert "do not open" not in page_text(people.operator.get("/settings/"))
+    settings.ENCRYPTION_KEYS = ["b3RoZXItb3RoZXItb3RoZXItb3RoZXItb3RoZXIhISE="]
+    set_tenant_key(tenant=tenants[0], key="key-open", actor="system:tests")
+    page = page_text(people.operator.get("/settings/"))
+    assert "the keys of 1 do not open with the ENCRYPTION_KEYS that kvaudit has" in page
 
 
 def test_the_index_takes_as_many_queries_for_any_fleet(people):

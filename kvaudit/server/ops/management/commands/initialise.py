@@ -30,6 +30,11 @@ class Command(BaseCommand):
             help="give KVAUDIT_ADMIN_PASSWORD to an existing admin as well; a new one ends their sessions and revokes "
             "their API tokens",
         )
+        parser.add_argument(
+            "--accept-rollback",
+            action="store_true",
+            help="go on with a database that ends before the ledger's head kept outside; it is recorded",
+        )
         parser.add_argument("--json", action="store_true", help="one JSON object per line")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -44,7 +49,11 @@ class Command(BaseCommand):
         try:
             environment.finish()
             admin = initialise(
-                admin_password=password, set_password=options["set_password"], wait=options["wait"], say=say
+                admin_password=password,
+                set_password=options["set_password"],
+                wait=options["wait"],
+                accept_rollback=options["accept_rollback"],
+                say=say,
             )
         except (EnvironmentFault, InitialiseFault) as fault:
             raise CommandError(str(fault)) from fault
