@@ -8,29 +8,14 @@ from kvaudit.lab.expectation import COMPACT, Expectation
 UNHARMED = dict.fromkeys(ACTIVE, "pass|inconclusive")
 """Where a check cannot ask enough it says so; it never says *fail*."""
 
-NO_CONTROL = (
-    "a nonce that is answered at a short length in the same mode and room before a missing one is a fail"
-)
-TEMPLATE = "a tolerance that holds the template which calibration found"
 
 ODDITIES = (
     Expectation("restart", ("restart",), UNHARMED, COMPACT),
     Expectation("rate_limit", ("rate_limit",), UNHARMED, COMPACT),
     Expectation("guardrail", ("guardrail",), UNHARMED, COMPACT),
-    Expectation("reasoning_model", ("reasoning_model",), UNHARMED, COMPACT, open={"coherence": NO_CONTROL}),
-    Expectation(
-        "system_prompt",
-        ("system_prompt",),
-        UNHARMED,
-        COMPACT,
-        open={
-            "prefix": TEMPLATE,
-            "canary": "room for a template of 150 tokens in its shortest prompts: it breaks",
-        },
-    ),
-    Expectation(
-        "short_system_prompt", ("short_system_prompt",), UNHARMED, COMPACT, open={"prefix": TEMPLATE}
-    ),
-    Expectation("short_memory", ("short_memory",), UNHARMED, COMPACT, open={"coherence": NO_CONTROL}),
+    Expectation("reasoning_model", ("reasoning_model",), UNHARMED, COMPACT),
+    Expectation("system_prompt", ("system_prompt",), UNHARMED, COMPACT),
+    Expectation("short_system_prompt", ("short_system_prompt",), UNHARMED, COMPACT),
+    Expectation("short_memory", ("short_memory",), UNHARMED, COMPACT),
     Expectation("content_parts", ("content_parts",), UNHARMED, COMPACT),
 )

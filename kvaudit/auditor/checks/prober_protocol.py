@@ -81,6 +81,9 @@ class Reply:
     first_token: float | None = None  # seconds from the last byte sent, streamed requests only
     seconds: float = 0.0
     retry_after: float | None = None  # seconds that a busy target asks to wait
+    answer_id: str = ""  # the target's own name of this answer
+    created: float | None = None  # when it says that it was made, in seconds since 1970
+    cache_headers: tuple[str, ...] = ()  # "name: value" of headers about caches
     model: str = ""
     tokens_sent: int = 0
     evidence: tuple[Evidence, ...] = ()  # request and response, generated text replaced by its hash

@@ -68,6 +68,8 @@ class ParsedPayload:
     cached_tokens: int | None = None
     model: str = ""
     build: str = ""
+    answer_id: str = ""
+    created: int | None = None
 
 
 _PLAIN_FRAME = frozenset(("id", "object", "created", "model", "choices", "system_fingerprint", "usage"))
@@ -137,6 +139,7 @@ class Dialect:
             said.error, said.code = error_in(payload)
         said.model = string(payload.get("model"))
         said.build = string(payload.get("system_fingerprint"))
+        said.answer_id, said.created = string(payload.get("id")), _count(payload.get("created"))
         usage = payload.get("usage")
         if isinstance(usage, dict):
             said.prompt_tokens = _count(usage.get("prompt_tokens"))

@@ -32,6 +32,7 @@ class Heard:
     outcome: Outcome | None = None
     problem: str = ""
     aside: Aside = field(default_factory=Aside, repr=False)
+    cache_headers: tuple[str, ...] = ()
     retry_after: float | None = None  # seconds that a busy server asks to wait
 
 
@@ -58,6 +59,9 @@ async def hear(
         ):
             heard.status, pulse.heard = answer.status, now()
             heard.aside.add_text("headers", answer.header_text)
+            heard.cache_headers = tuple(
+                f"{name}: {value}" for name, value in answer.head.headers.items() if "cache" in name
+            )
             heard.retry_after = seconds_of(answer.head.headers.get("retry-after", ""))
             if answer.is_event_stream:
                 await _events(answer, heard, dialect, most=most, pulse=pulse, now=now)

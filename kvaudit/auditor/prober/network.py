@@ -361,7 +361,7 @@ class NetworkProber:
             problem=heard.problem,
             aside=heard.aside.texts(),
         )
-        return replace(reply, retry_after=heard.retry_after)
+        return replace(reply, retry_after=heard.retry_after, cache_headers=heard.cache_headers)
 
     def _stranger(self, text: ReplyText, mode: Mode) -> bool:
         """Whether another model or build answered than the one that this way began with."""

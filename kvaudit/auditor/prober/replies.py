@@ -63,6 +63,8 @@ class ReplyText:
     cached_tokens: int | None = None
     model: str = ""
     build: str = ""
+    answer_id: str = ""
+    created: int | None = None
     garbled: bool = False  # the answer, or a frame of it, is no JSON
 
     @property
@@ -89,6 +91,8 @@ class ReplyText:
             self.finish = payload.finish
         if payload.model:
             self.model = payload.model
+        self.answer_id = self.answer_id or payload.answer_id
+        self.created = payload.created if self.created is None else self.created
         if payload.build:
             self.build = payload.build
         if payload.prompt_tokens is not None:
@@ -199,6 +203,8 @@ class ReplyRecorder:
             cached_tokens=said.cached_tokens,
             first_token=first,
             seconds=seconds,
+            answer_id=said.answer_id,
+            created=said.created,
             model=said.model,
             tokens_sent=prompt.tokens,
             aside={**(aside or {}), "error": said.error},

@@ -9,6 +9,7 @@ from kvaudit.auditor import engines
 from kvaudit.auditor.checks.contract import NodeSeen, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.engines import fetch
+from kvaudit.auditor.fleetfile.keys import equal_keys
 from kvaudit.auditor.prober.calibration import CannotAsk
 from kvaudit.auditor.prober.network import UNKNOWN_REPLICA, NetworkProber
 from kvaudit.auditor.prober.replies import Seal
@@ -108,6 +109,8 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
     nodes = [node.facts for node in seen if node.facts is not None and node.facts.kind == "node"]
     if not target.tenants:
         raise CannotAsk("No tenant's key was given, so no request can be sent as a tenant.")
+    if same := equal_keys((tenant.name, tenant.credentials.headers) for tenant in target.tenants):
+        raise CannotAsk(same, denied=True, needs="Give each tenant a key of its own, then run it again.")
     if not nodes:
         raise CannotAsk(
             "No node could be read, so no length and no way to ask is known.",

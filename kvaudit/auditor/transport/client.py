@@ -30,6 +30,8 @@ from kvaudit.auditor.transport.redirects import refuse_redirect
 from kvaudit.auditor.transport.sentences import sentences
 
 _KEPT_HEADERS = ("content-type", "server", "retry-after", "x-request-id")
+_CACHE, _NO_CACHE = "cache", "cache-control"
+"""Headers in which a gateway says whether an answer came out of a cache have many names with this word in them."""
 
 
 class Client:
@@ -198,7 +200,9 @@ class Client:
         decoder = Decoder(headers.get("content-encoding", ""), limits.body, where)
         decoder.check_announced(headers.get("content-length", ""))
         kept = {
-            name: printable(self.redactor.text(headers[name])) for name in _KEPT_HEADERS if name in headers
+            name: printable(self.redactor.text(value))
+            for name, value in headers.items()
+            if name in _KEPT_HEADERS or (_CACHE in name and name != _NO_CACHE)
         }
         return StreamedResponse(
             response,

@@ -12,6 +12,7 @@ from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import (
     BUSY,
     DENIED,
+    EMPTY,
     UNANSWERED,
     A,
     B,
@@ -54,6 +55,7 @@ def account(*changed: dict[str, Any] | Any, **more: Any) -> AccountingSeen:
         (account({"cached_tokens": None}), OPEN, "not reported"),
         (account({"prompt_tokens": None}), OPEN, "how many tokens it read"),
         (account(BUSY, BUSY), PASS, "2 void"),
+        (account(EMPTY), OPEN, "1 of 20 prompts"),
         (account(BUSY, BUSY, UNANSWERED), OPEN, "Only 17 of 20"),
         (account(DENIED), ERROR, "401"),
         (account(stopped="The budget is used up."), OPEN, "budget"),

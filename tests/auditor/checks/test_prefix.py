@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.prefix.probe import Cached, PrefixSeen
+from kvaudit.auditor.checks.prefix.contents import FRESH, HIT, TIER, Recalled
+from kvaudit.auditor.checks.prefix.responses import Made, Twins
+from kvaudit.auditor.checks.prefix.verdict import Cached, PrefixSeen
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import BUSY, DENIED, A, B, in_lab, judged, nothing_asked, seen_as
 
@@ -34,6 +36,26 @@ def caches(counts: dict[str, list[int | None]] | None = None, **more: Any) -> Pr
 def timed(hits: list[float], misses: list[float], own: list[float], **more: Any) -> PrefixSeen:
     return caches(hits=hits, misses=misses, own_hits=own, **more)
 
+
+def recalled(missed: int, arm: str = HIT, asked: int = 27, fresh_missed: int = 0) -> list[Recalled]:
+    """So many questions to stored texts, and ten to fresh ones."""
+    return [Recalled(arm, 1_000, number >= missed) for number in range(asked)] + [
+        Recalled(FRESH, 1_000, number >= fresh_missed) for number in range(10)
+    ]
+
+
+def twins(pairs: list[tuple[Made, Made]], fresh: list[Made] | None = None) -> list[Twins]:
+    unlike = [Made(float(at), f"x{at}", 1_000.0 + at, frozenset({"x-cache: MISS"})) for at in range(4)]
+    return [Twins("whole", unlike if fresh is None else fresh, pairs)]
+
+
+OWN = Made(10.0, "a", 1_010.0, frozenset({"x-cache: MISS"}))
+SAME_ID, OTHER = Made(20.0, "a", 1_020.0), Made(20.0, "b", 1_020.0)
+OLD = Made(20.0, "", 1_010.0)
+CALLED_HIT = Made(20.0, "b", 1_020.0, frozenset({"x-cache: HIT"}))
+NUMBERED_ALIKE = [Made(float(at), "a", 1_000.0 + at) for at in range(4)]
+SKEWED = [Made(float(at), "b", 1_000.0 + at + 9 * (at % 2)) for at in range(4)]
+ALL_HITS = [Made(float(at), f"x{at}", 1_000.0 + at, frozenset({"x-cache: HIT"})) for at in range(4)]
 
 FAST, SLOW = times(100, 0.02, seed=2), times(100, 0.1, seed=3)
 
@@ -76,6 +98,30 @@ FAST, SLOW = times(100, 0.02, seed=2), times(100, 0.1, seed=3)
             False,
             "too few to say",
         ),  # too few to say anything
+        (caches(recalled=recalled(0)), PASS, False, "27 questions to texts out of the cache"),
+        (caches(recalled=recalled(1)), PASS, False, ""),
+        (caches(recalled=recalled(2)), OPEN, True, "2 of 27 times, fresh ones 0 of 10"),
+        (caches(recalled=recalled(27)), FAIL, False, "a hit does not hold what was stored"),
+        (caches(recalled=recalled(9, TIER, 9)), FAIL, False, "second tier"),
+        (caches(recalled=recalled(20, fresh_missed=7)), PASS, False, ""),  # a model that is weak at facts
+        (caches(twins=twins([(OWN, OTHER)] * 3)), PASS, False, ""),
+        (
+            caches(twins=twins([(OWN, SAME_ID)] * 3)),
+            FAIL,
+            False,
+            "3 of 3 prompts (whole, temperature 0; the same id)",
+        ),
+        (caches(twins=twins([(OWN, SAME_ID), (OWN, OTHER)])), PASS, False, ""),
+        (caches(twins=twins([(OWN, SAME_ID)] * 3, NUMBERED_ALIKE)), PASS, False, ""),  # all ids are one
+        (caches(twins=twins([(OWN, OLD)] * 3)), FAIL, False, "made before it was asked for"),
+        (caches(twins=twins([(OWN, OLD)] * 3, SKEWED)), PASS, False, ""),  # replicas whose clocks differ
+        (caches(twins=twins([(OWN, CALLED_HIT)] * 3)), FAIL, False, "x-cache: HIT"),
+        (
+            caches(twins=twins([(OWN, CALLED_HIT)] * 3, ALL_HITS)),
+            PASS,
+            False,
+            "",
+        ),  # never sent, and a "hit" too
         (caches(stopped="The budget is used up."), OPEN, False, "budget"),
         (caches(unhealthy="Silent."), FAIL, False, "no longer healthy"),
         (caches(trials=[seen_as("own", 9, BUSY)] * 4 + [seen_as("own", 9)] * 30), OPEN, False, "void"),
@@ -122,6 +168,8 @@ def test_one_tenant_is_not_enough() -> None:
         ("tier_salt_dropped", {"prefill_pool": 16_384}, "second tier"),
         ("gateway_cache", {"prefill_pool": 16_384}, "response cache"),
         ("none", {"prefix_cache": "shared"}, "crosses tenants"),
+        ("hit_garbles", {"prefill_pool": 16_384}, "a hit does not hold what was stored"),
+        ("response_cache", {"prefill_pool": 16_384}, "response cache"),
     ],
 )
 def test_sharing_is_found(fault: str, options: dict[str, Any], said: str) -> None:

@@ -117,3 +117,11 @@ def test_a_consent_of_the_deployment_is_enough() -> None:
     assert prober.consent
     _, _, prober = in_lab("accounting", permission=Permission())
     assert not prober.consent
+
+
+def test_two_tenants_with_one_key_are_one_tenant() -> None:
+    key = Credentials((("Authorization", "Bearer sk-1"),))
+    target = Target("glm", (), tenants=(Tenant("a", key), Tenant("b", key)))
+    with pytest.raises(CannotAsk, match="one and the same key") as raised:
+        asyncio.run(prober_for(target, [], Permission()))
+    assert raised.value.denied

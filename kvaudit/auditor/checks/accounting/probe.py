@@ -194,6 +194,16 @@ def _unreported(account: Account) -> str:
     )
 
 
+def _empty(account: Account) -> str:
+    empty = [one for one in account.seen.trials if one.outcome is Outcome.EMPTY]
+    if not empty:
+        return ""
+    return (
+        f"{len(empty)} of {len(account.seen.trials)} prompts, which were accepted and counted, were answered with HTTP "
+        "200 and no text: clients get nothing and no error."
+    )
+
+
 def _right(account: Account) -> str:
     return (
         f"All {len(account.answered)} unique prompts were counted exactly and none was served from the cache "
@@ -216,6 +226,7 @@ RULES: tuple[Rule[Account], ...] = (
     Rule("uncounted", OPEN, _uncounted, "Have it send a usage block."),
     Rule("unreported", OPEN, _unreported, "Start "
          f"{', '.join(f'{engine} with {flag}' for engine, flag in CACHED_TOKENS_FLAGS.items())}."),
+    Rule("empty", OPEN, _empty, "See what drops answers between engine and client, then run again.", warn=True),
     Rule("misses", OPEN, lambda account: account.seen.misses.why_no_pass, LOOK_AT_MISSES, warn=True),
     Rule("right", PASS, _right, "Run again daily."),
 )  # fmt: skip

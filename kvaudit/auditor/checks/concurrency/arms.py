@@ -9,12 +9,13 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from kvaudit.auditor.checks.asker import Answer, Asker, Cell, Text
 from kvaudit.auditor.checks.concurrency.load import Job, Lengths, Volley
 from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting, Use
 from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import Trial, trial
-from kvaudit.auditor.text.markers import Marker, draw_marker, draw_words
+from kvaudit.auditor.text.markers import Draw, Marker, draw_marker, draw_words
 from kvaudit.auditor.text.matcher import HIT_RUN, Match, Matcher
 from kvaudit.auditor.text.prompts import Nonce, Tail, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt
@@ -31,6 +32,10 @@ LATE = 0.25
 
 UNTRIED = 0.5
 """Seconds to the first token that are expected before any was seen."""
+
+AFTER = "after the load"
+MOST_FOLLOWED = 100
+"""Misses of a run that are repeated; a model that misses more is weak, or leaks, whatever their repeats say."""
 
 RECENT = 64
 NEUTRAL_WORDS = 48
@@ -55,6 +60,11 @@ def question(nonce: Nonce, marker: Marker) -> Tail:
     return Tail(f" {said}{said}Code Q:", nonce=nonce)
 
 
+def _text(draw: Draw) -> Text:
+    marker = draw_marker(draw)
+    return Text(marker, question(draw_nonce(draw, without=marker.words), marker))
+
+
 class ConcurrencySender:
     """One campaign against a prober; ``seen`` grows as answers come."""
 
@@ -63,6 +73,7 @@ class ConcurrencySender:
         self._matcher = Matcher(draw_marker(prober.draw, decoy=True) for _ in range(DECOYS))
         self._planted: dict[tuple[str, ...], int] = {}
         self._numbers = count(1)
+        self._missed: list[Answer] = []
         self._first_tokens: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self._alone: list[tuple[int, float]] = []  # the same of requests with nothing beside them
         self._neutral = [self._words(NEUTRAL_WORDS) for _ in range(4)]
@@ -97,6 +108,16 @@ class ConcurrencySender:
         """Make a marker findable; before its request is sent."""
         self._matcher.add(marker)
         self._planted[marker.words] = tokens
+
+    async def follow_up(self) -> None:
+        """Repeat what missed its nonce under load, identical and fresh, now that nothing else is at work."""
+        seen = self.seen
+        asker = Asker(self.prober, seen.trials, seen.evidence, seen.misses)
+        for answer in self._missed[:MOST_FOLLOWED]:
+            if not seen.misses.control_asked and not await asker.control(answer.trial.tenant):
+                return
+            cell = Cell(AFTER, answer.trial.tokens, answer.trial.tenant, _text, ANSWER_TOKENS)
+            await asker.follow_up(cell, answer)
 
     async def _for(self, job: Job) -> Built:
         lead = ""
@@ -167,6 +188,9 @@ class ConcurrencySender:
         reply = await self.prober.ask(built.tenant, built.prompt, max_tokens=room, cancel_after=cut)
         noted = trial(arm, reply, tenant=built.tenant, asked=built.prompt.contents, room=room, repeat=number)
         self.seen.trials.append(noted)
+        self.seen.misses.note(noted)
+        if noted.missed:
+            self._missed.append(Answer(noted, reply, built.prompt))
         if reply.outcome is Outcome.ANSWERED:
             if reply.first_token is not None:
                 self._first_tokens.append((built.prompt.tokens, reply.first_token))

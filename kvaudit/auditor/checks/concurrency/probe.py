@@ -87,6 +87,7 @@ class ConcurrencyProbe:
                 await sender.arm(arm, jobs, 1 if arm == CONTROLS[0] else seen.workers)
             for number in range(seen.visits_planned):
                 await visit(sender, number, lengths)
+            await sender.follow_up()
         except Stop as stop:
             seen.stopped = stop.reason
         return seen

@@ -115,6 +115,8 @@ def _why_not(seen: ConcurrencySeen) -> str:
     given, asked = counts.with_nonce(seen.trials, CONTROLS)
     if not asked or given < LEAST_CONTROL * asked:
         return f"only {given} of {asked} answers of the control arms gave their nonce, so a lost one says nothing."
+    if missed := seen.misses.why_no_pass:
+        return missed
     if seen.own_markers < LEAST_SURFACING * seen.own_asked:
         return (
             f"only {seen.own_markers} of {seen.own_asked} answers named their own marker, so a swapped answer would "
@@ -197,6 +199,7 @@ def _measures(seen: ConcurrencySeen) -> dict[str, Any]:
         "confidence": 0.95,
         "nonce_lost": {"unequal": [unequal_lost, unequal], "controls": [control_lost, control]},
         "nonce_p": nonce_loss(seen),
+        "misses": seen.misses.as_measure(),
         "hits": [_shown(one) for one in seen.hits],
         "suspicious": sum(one.suspicious for one in seen.sightings),
         "decoys_met": sum(one.decoy for one in seen.sightings),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from kvaudit.auditor.checks.prefix.contents import FAIL as GARBLED
+from kvaudit.auditor.checks.prefix.contents import OPEN as DOUBTFUL
+from kvaudit.auditor.checks.prefix.contents import Recalled, recalls
+from kvaudit.auditor.checks.prefix.responses import Twins, shared
 from kvaudit.auditor.checks.trials import (
     VOID_SHARE,
     Trial,
@@ -21,6 +25,9 @@ from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
 ALPHA = 5e-7  # per look, two looks
 LEAST_GAIN = 0.05
+PARTS = 5
+"""Counts, contents, tiers, responses and times."""
+
 DRIFT = 1e-3  # a null arm below this is no null
 DRIFTED = (
     "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared."
@@ -41,6 +48,7 @@ class Cached:
     repeat: int
     cached: int | None
     tokens: int
+    tenant: str = ""  # who asked, where it was another than the arm's usual one
 
 
 @dataclass(slots=True)
@@ -48,7 +56,9 @@ class PrefixSeen:
     """``hits``, ``misses``, ``own_hits``, ``nulls`` are first-token seconds of the timing arms."""
 
     tenants: tuple[str, ...] = ()
-    page: int = 64
+    tolerance: int = 64  # tokens: a page, and what the target puts before every prompt
+    recalled: list[Recalled] = field(default_factory=list)
+    twins: list[Twins] = field(default_factory=list)
     counts: list[Cached] = field(default_factory=list)
     hits: list[float] = field(default_factory=list)
     misses: list[float] = field(default_factory=list)
@@ -82,10 +92,11 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     ):
         found = _over(seen, arm)
         if len(found) >= 2:
+            reader = next((one.tenant for one in seen.counts if one.arm == arm and _hit(seen, one)), "") or b
             return result(
                 Verdict.FAIL,
-                f"Tenant {b} was served {max(found):,} cached tokens of a prefix that only tenant {a} had sent{where} "
-                f"({len(found)} of {_asked(seen, arm)} times): the prefix cache crosses tenants.",
+                f"Tenant {reader} was served {max(found):,} cached tokens of a prefix that only tenant {a} had "
+                f"sent{where} ({len(found)} of {_asked(seen, arm)} times): the prefix cache crosses tenants.",
                 MEND,
                 "high",
             )
@@ -95,6 +106,21 @@ def judge_prefix(seen: PrefixSeen) -> Result:
             f"Two tenants received byte-equal answers to a draw of lots, {seen.equal_answers} of "
             f"{seen.compared_answers} times: a response cache in front of the engine is shared between keys.",
             "Key the gateway's response cache by tenant, or turn it off.",
+            "high",
+        )
+    if told := shared(seen.twins):
+        return result(
+            Verdict.FAIL,
+            f"{told}: a response cache in front of the engine is shared between keys.",
+            "Key the gateway's response cache by tenant, or turn it off.",
+            "high",
+        )
+    worst = next(iter(recalls(seen.recalled)), None)
+    if worst is not None and worst.p < GARBLED:
+        return result(
+            Verdict.FAIL,
+            f"{worst.sentence}: a hit does not hold what was stored.",
+            "Turn the prefix cache, or its second tier, off, and report it upstream with these numbers.",
             "high",
         )
     stolen = _over(seen, "stolen salt")
@@ -125,12 +151,22 @@ def judge_prefix(seen: PrefixSeen) -> Result:
     if seen.unhealthy:
         return no_longer_healthy(result, "cached prefixes were asked", seen.unhealthy)
     if seen.stopped:
-        said = unfinished(seen.parts, 4, "parts (counts, tiers, responses, times)", seen.stopped)
+        said = unfinished(
+            seen.parts, PARTS, "parts (counts, contents, tiers, responses, times)", seen.stopped
+        )
         return result(Verdict.INCONCLUSIVE, f"Not asked to the end: {said}", needed(seen.stopped))
     if void_share(seen.trials) > VOID_SHARE:
         return result(
             Verdict.INCONCLUSIVE, f"Too many trials were void ({voids(seen.trials)}).", "Run again."
         )
+    for recall in recalls(seen.recalled):
+        if recall.p < DOUBTFUL or recall.excessive:
+            return result(
+                Verdict.INCONCLUSIVE,
+                f"{recall.sentence}: too few to call it damage, too many for none.",
+                "Run it again; open the sealed answers of the texts that came back (run page, Evidence).",
+                warn=True,
+            )
     own_hits, counted = (
         _over(seen, "own"),
         [one for one in seen.counts if one.arm == "own" and one.cached is not None],
@@ -163,22 +199,24 @@ def judge_prefix(seen: PrefixSeen) -> Result:
         if "timing" in measures
         else f"by count; {len(seen.hits)} timed pairs are too few to say the same of times"
     )
+    hits = sum(one.asked for one in recalls(seen.recalled))
+    contents = f" {hits} questions to texts out of the cache were answered from them." if hits else ""
     tiers = "" if seen.tier_asked else " Tiers beyond the pool were not filled."
     return result(
         Verdict.PASS,
         f"Tenant {a}'s own prefix hits the cache ({len(own_hits)} of {_asked(seen, 'own')}) and tenant {b} misses "
-        f"it {told}.{warning}{tiers}",
+        f"it {told}.{contents}{warning}{tiers}",
         "Run again weekly and after changes of the gateway.",
         warn=bool(stolen) or not seen.tier_asked,
     )
 
 
+def _hit(seen: PrefixSeen, one: Cached) -> bool:
+    return one.cached is not None and one.cached > seen.tolerance
+
+
 def _over(seen: PrefixSeen, arm: str) -> list[int]:
-    return [
-        one.cached
-        for one in seen.counts
-        if one.arm == arm and one.cached is not None and one.cached > seen.page
-    ]
+    return [one.cached or 0 for one in seen.counts if one.arm == arm and _hit(seen, one)]
 
 
 def _asked(seen: PrefixSeen, arm: str) -> int:
@@ -216,7 +254,11 @@ def _measures(seen: PrefixSeen) -> dict[str, Any]:
             {"arm": one.arm, "repeat": one.repeat, "cached_tokens": one.cached, "prompt_tokens": one.tokens}
             for one in seen.counts
         ],
-        "tolerance_tokens": seen.page,
+        "tolerance_tokens": seen.tolerance,
+        "contents": [asdict(one) | {"p": one.p} for one in recalls(seen.recalled)],
+        "response_cache": [
+            {"way": one.way, "pairs": len(one.pairs), "signs": list(one.signs())} for one in seen.twins
+        ],
         "equal_answers": seen.equal_answers,
         "compared_answers": seen.compared_answers,
         "drawn_again": seen.drawn_again,
