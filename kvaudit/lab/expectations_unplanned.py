@@ -17,7 +17,6 @@ ANYWHERE = dict.fromkeys(ACTIVE, MAY)
 CONTENT = (
     "the same long prompt again and its own facts in the answer: a hit is checked by count and time alone"
 )
-ALTERNATION = "facts and tails at drawn places: the nonce is asked where the prompt's own end lies"
 
 UNPLANNED = (
     Expectation(
@@ -62,7 +61,6 @@ UNPLANNED = (
         ("middle_pages",),
         ANYWHERE | {"canary": "fail", "concurrency": "fail"},
         COMPACT,
-        open={"canary": ALTERNATION},
     ),
     Expectation(
         "all_but_last_page",
@@ -88,14 +86,12 @@ UNPLANNED = (
         ("residue",),
         ANYWHERE | {"canary": "fail", "concurrency": "fail"},
         COMPACT,
-        open={"canary": "drawn lengths: all of its own have a residue that is not damaged"},
     ),
     Expectation(
         "dwell",
         ("dwell",),
         ANYWHERE | {"canary": "fail"},
         COMPACT,
-        open={"canary": "a pause before some of its rounds"},
     ),
     # what follows the nonce is a customer's, who carries no marker: foreign words, a miss beside them at most
     Expectation(
@@ -146,14 +142,12 @@ UNPLANNED = (
         ("chat_only",),
         {"canary": "fail"} | dict.fromkeys(("rejection", "coherence", "prefill", "concurrency"), MAY),
         COMPACT,
-        open={"canary": "rounds by every route that is offered"},
     ),
     Expectation(
         "unstreamed_only",
         ("unstreamed_only",),
         {"canary": "fail", "rejection": "fail"} | dict.fromkeys(("coherence", "prefill", "concurrency"), MAY),
         COMPACT,
-        open={"canary": "rounds that are not streamed"},
     ),
     Expectation("header_leak", ("header_leak",), dict.fromkeys(ACTIVE, "fail"), COMPACT),
     Expectation("logprobs_leak", ("logprobs_leak",), dict.fromkeys(ACTIVE, "fail"), COMPACT),
