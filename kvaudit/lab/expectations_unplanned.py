@@ -14,7 +14,6 @@ MAY = "pass|fail|inconclusive"
 
 ANYWHERE = dict.fromkeys(ACTIVE, MAY)
 
-
 UNPLANNED = (
     Expectation(
         "hit_garbles",

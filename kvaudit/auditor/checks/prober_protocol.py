@@ -189,6 +189,11 @@ class Prober(Protocol):
         ...
 
     @property
+    def most_added(self) -> int:
+        """Tokens that the target adds to a prompt, the most of all ways and tenants."""
+        ...
+
+    @property
     def modes(self) -> tuple[Mode, ...]:
         """Every way to send a prompt that every tenant may use, the most exact first: the usual one."""
         ...

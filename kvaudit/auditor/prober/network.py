@@ -126,6 +126,11 @@ class NetworkProber:
         return {tenant: added for (mode, tenant), added in self.templates.items() if mode is self.mode}
 
     @property
+    def most_added(self) -> int:
+        """Tokens that the target adds to a prompt, the most of all ways and tenants."""
+        return max(self.templates.values(), default=0)
+
+    @property
     def rounds_ceiling(self) -> int | None:
         """Prompt tokens that the check which runs now, or next, may spend."""
         return self.spent.allowed

@@ -177,10 +177,9 @@ class Contents:
         return frozenset(word for text in said for word in normal_words(text))
 
     def answered(self, text: str) -> bool:
-        """Whether the answer gives what was asked: every needle, the nonce, or four words of the phrase, which who was
-        asked for a nonce can only have from its own pages as well."""
-        if self.tail.nonce is not None and self.tail.nonce.answered(text):
-            return True
+        """Whether the answer gives what was asked: the nonce, every needle, or four words of the phrase."""
+        if self.tail.nonce is not None:
+            return self.tail.nonce.answered(text)
         if self.tail.needles:
             return all(needle.answered(text) for needle in self.tail.needles)
         return self.phrased(text)

@@ -195,7 +195,7 @@ async def counted(
     said = await _said(tail, tokens // 2, count)
     end = await count(said) if said else 0
     frame_tokens = max(1, base)
-    window = tail.depth is not None and tokens - end > WINDOW_FRAMES * frame_tokens
+    window = tail.depth is not None and tokens - end > (WINDOW_FRAMES + 1) * frame_tokens
     if window:
         piece = BARE
         free = tokens - end - WINDOW_FRAMES * frame_tokens

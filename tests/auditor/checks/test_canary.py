@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
@@ -9,13 +10,17 @@ from typing import Any
 
 import pytest
 
+from kvaudit.auditor.checks.canary.asking import CONTROL, Cell
 from kvaudit.auditor.checks.canary.design import NONCE, PHRASE, WINDOW
+from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
+from kvaudit.auditor.checks.canary.follow_up import note as count
 from kvaudit.auditor.checks.canary.lengths import answered, failing
 from kvaudit.auditor.checks.canary.probe import CanaryProbe
 from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting
-from kvaudit.auditor.checks.canary.sender import Cell, cells
+from kvaudit.auditor.checks.canary.sender import cells
 from kvaudit.auditor.checks.canary.strata import SHARES
 from kvaudit.auditor.checks.canary.verdict import dirtying
+from kvaudit.auditor.checks.misses import Miss, Misses, MissKind
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.engines.completion import Mode
@@ -53,6 +58,7 @@ def note(seen: CanarySeen, trial: Trial, mode: str = IDS, tail: str = PHRASE, **
     seen.trials.append(trial)
     more.setdefault("surfaced", tail == PHRASE and trial.nonce is True)
     seen.asked.append(Asked(trial, mode, trial.repeat % 2 == 0, tail, trial.name in SHARES, **more))
+    count(seen, seen.asked[-1], control=trial.name in (CONTROL, "surfacing"))
 
 
 def rounds(count: int = 20, mode: str = IDS, surfaced: int = 10, **changes: Any) -> CanarySeen:
@@ -81,9 +87,19 @@ def changed(seen: CanarySeen, at: int, **more: Any) -> None:
     """Trial number ``at`` ended otherwise."""
     trial = replace(seen.trials[at], **more)
     seen.trials[at] = trial
-    seen.asked[at] = replace(
-        seen.asked[at], trial=trial, surfaced=seen.asked[at].surfaced and trial.nonce is True
-    )
+    surfaced = seen.asked[at].surfaced and trial.nonce is True
+    seen.asked[at] = replace(seen.asked[at], trial=trial, surfaced=surfaced)
+
+
+def recounted(seen: CanarySeen) -> CanarySeen:
+    """With its misses as if nobody had followed them up."""
+    seen.misses.clear()
+    for one in seen.asked:
+        short = one.trial.name in (CONTROL, "surfacing")
+        count(seen, one, control=short)
+        if one.trial.missed and not short:
+            misses_of(seen, one).add(Miss(one.trial))
+    return seen
 
 
 def sighting(**changes: Any) -> Sighting:
@@ -117,7 +133,7 @@ def forgetful(count: int, controls: int = 0, **more: Any) -> CanarySeen:
     rng = Random(1)
     for at in (*rng.sample(long, count), *rng.sample(short, controls)):
         changed(seen, at, nonce=False)
-    return seen
+    return recounted(seen)
 
 
 def blind() -> CanarySeen:
@@ -157,9 +173,9 @@ def blind() -> CanarySeen:
         (rounds(served_tokens=900_000.0), OPEN, "only 11%"),
         (voided(11), PASS, "11 void"),
         (voided(12), OPEN, "void"),
-        (forgetful(2), PASS, ""),
-        (forgetful(9), OPEN, "came back without it"),
-        (forgetful(8, controls=10), PASS, ""),
+        (forgetful(1), PASS, ""),
+        (forgetful(9), OPEN, "run coherence"),
+        (forgetful(8, controls=12), PASS, ""),
         (forgetful(40, controls=30), OPEN, "most answers did not"),
         (rounds(trials=[seen_as("victim", 5_162, DENIED, tenant=B)]), ERROR, "tenant-b (401)"),
         (rounds(left_out={"N": "failed"}), PASS, "failed instead of refusing: N"),
@@ -409,3 +425,50 @@ def test_the_lengths_of_a_stored_result_are_read_back_old_ones_too() -> None:
     assert set(answered(stored)) == {one.tokens for one in seen.trials if one.name != "surfacing"}
     old = {"matrix": [{"tokens": N, "outcomes": {"refused": 3}}, {"tokens": 9, "outcomes": {"busy": 1}}]}
     assert answered(old) == [N]
+
+
+@pytest.mark.parametrize(
+    ("replayed", "read", "kind", "asked"),
+    [
+        (False, True, MissKind.EXPLAINED, 2),
+        (True, True, MissKind.UNREPRODUCED, 2),
+        (False, False, MissKind.PERSISTENT, 22),
+    ],
+)
+def test_a_miss_is_followed_up_at_once(replayed: bool, read: bool, kind: MissKind, asked: int) -> None:
+    misses, sent = Misses(control_asked=True), []
+    misses.controls.append(seen_as(CONTROL, 512))
+
+    async def fresh() -> Trial:
+        sent.append("fresh")
+        return seen_as("edge", 4_097, nonce=read)
+
+    async def short() -> Trial:
+        sent.append("short")
+        return seen_as(CONTROL, 512)
+
+    async def replay() -> bool | None:
+        sent.append("replay")
+        return replayed
+
+    missed = seen_as("edge", 4_097, nonce=False)
+    asyncio.run(follow_up(misses, missed, Ways(fresh, short, replay), above=False))
+    assert [one.kind for one in misses.found] == [kind]
+    assert len(sent) == asked
+    assert misses.differs is (kind is MissKind.PERSISTENT)
+
+
+def test_a_server_that_forgets_at_some_lengths_does_not_pass() -> None:
+    """Answers out of nobody's pages, at a band of lengths: no marker comes, and nothing is shown to be right."""
+
+    def meddle(lab: Any, prober: Any) -> None:
+        def assign_row(row: Any, rows: Any) -> None:
+            if 2_000 <= row.sequence.length <= 6_000:
+                row.sequence.pool.tokens[row.sequence.table] = ord("z")
+
+        lab.deployment.nodes[-1].faults.assign_row = assign_row
+
+    result, seen, _ = in_lab("canary", ["healthy"], permission=FEW, meddle=meddle, prefill_pool=16_384)
+    assert result.verdict is OPEN, result.summary
+    assert any(one.differs for one in seen.misses.values())
+    assert "run coherence" in result.summary

@@ -239,3 +239,23 @@ def test_when_no_word_is_apart_any_other_word_does():
 )
 def test_frame_numbers_say_where_in_the_planted_text_an_answer_comes_from(answer, numbers):
     assert matcher.frame_numbers(answer, MARKER) == numbers
+
+
+def test_texts_of_every_tail_and_length_are_hit():
+    async def count(text):
+        return len(text.encode())
+
+    for seed in range(300):
+        drawn = draw(seed)
+        marker, tokens = markers.draw_marker(drawn), 260 + drawn(4_000)
+        tail = (
+            prompts.phrase_tail(drawn, 64),
+            prompts.phrase_tail(drawn, 64, depth=drawn(100) / 100),
+            prompts.draw_nonce(drawn, without=marker.words).tail,
+        )[seed % 3]
+        built = asyncio.run(
+            spelling.counted(marker, tokens, tail, (), count, prompts.draw_leads(drawn, 1)[0])
+        )
+        assert len(built.text) == tokens
+        assert built.text.endswith(tail.text)
+        assert str(marker) in built.text[: tokens - tail.bare] or tokens < 400

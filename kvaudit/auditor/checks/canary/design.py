@@ -29,6 +29,10 @@ LONGEST_TEXT = 65_536
 Longer ones go as token ids, where the target takes such."""
 
 
+def delivery(stream: bool) -> str:
+    return "streamed" if stream else "whole"
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """How a round is asked: a route, streamed or not."""
@@ -37,8 +41,8 @@ class Way:
     stream: bool
 
     @property
-    def route(self) -> str:
-        return f"{self.mode.value}, {'streamed' if self.stream else 'whole'}"
+    def delivery(self) -> str:
+        return delivery(self.stream)
 
 
 @dataclass(frozen=True, slots=True)

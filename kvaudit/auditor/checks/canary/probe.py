@@ -4,13 +4,13 @@ that are drawn. What the check is for: `kvaudit.auditor.checks.canary`."""
 from __future__ import annotations
 
 from kvaudit.auditor.checks.canary import CHECK
+from kvaudit.auditor.checks.canary.asking import Cell
 from kvaudit.auditor.checks.canary.design import Round, lay_out
 from kvaudit.auditor.checks.canary.seen import CanarySeen
 from kvaudit.auditor.checks.canary.sender import (
     CONTROL_TOKENS,
     CONTROLS_EACH,
     CanarySender,
-    Cell,
     cells,
 )
 from kvaudit.auditor.checks.canary.strata import DrawnLength, Span, draw_lengths
@@ -93,11 +93,11 @@ def span_of(prober: Prober) -> Span | None:
     if n is None or longest is None or longest < 1:
         return None
     if limits.dangerous and not prober.consent:
-        return Span(longest, longest, longest, limits.page, limits.sizes)
+        return Span(longest, longest, longest, limits.page, limits.sizes, prober.most_added)
     roomy = n - 1 - (PHRASE_ROOM - prober.room(n - 1, PHRASE_ROOM))
     if prober.room(roomy, PHRASE_ROOM) < PHRASE_ROOM:
         roomy = longest
-    return Span(longest, max(longest, roomy), n - 1, limits.page, limits.sizes)
+    return Span(longest, max(longest, roomy), n - 1, limits.page, limits.sizes, prober.most_added)
 
 
 def _drawn(prober: Prober, span: Span) -> list[Round]:

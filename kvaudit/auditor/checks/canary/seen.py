@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kvaudit.auditor.checks.canary.design import delivery
+from kvaudit.auditor.checks.misses import Misses
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.text.markers import Marker
@@ -53,8 +55,12 @@ class Asked:
     surfaced: bool = False
 
     @property
+    def parts(self) -> tuple[str, str]:
+        return self.mode, delivery(self.stream)
+
+    @property
     def route(self) -> str:
-        return f"{self.mode}, {'streamed' if self.stream else 'whole'}"
+        return ", ".join(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class CanarySeen:
     planned: int = 0
     trials: list[Trial] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)  # the same, with how they were asked
+    misses: dict[tuple[str, str], Misses] = field(default_factory=dict)  # by mode and tail
     sightings: list[Sighting] = field(default_factory=list)
     unknown: list[UnknownAnswer] = field(default_factory=list)
     own_tokens: int = 0

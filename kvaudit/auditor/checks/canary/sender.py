@@ -1,65 +1,27 @@
-"""Sends the rounds of a canary run and notes what came back."""
+"""Sends the rounds of a canary run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import orjson
-
-from kvaudit.auditor.checks.canary.design import (
-    LONGEST_TEXT,
-    NONCE,
-    PHRASE,
-    PHRASES,
-    SURFACING,
-    WINDOW,
-    Round,
-    Way,
-)
-from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting, UnknownAnswer
-from kvaudit.auditor.checks.canary.strata import FINE
-from kvaudit.auditor.checks.evidence_source import labelled_evidence
-from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Reply, Stop
-from kvaudit.auditor.checks.trials import Trial, harmed, trial
-from kvaudit.auditor.engines.completion import Mode
-from kvaudit.auditor.text.markers import Marker, draw_marker
-from kvaudit.auditor.text.matcher import Match, Matcher, frame_numbers
-from kvaudit.auditor.text.prompts import WINDOW_FRAMES, Tail, draw_leads, draw_nonce, phrase_tail
-from kvaudit.auditor.text.spelling import Prompt
-
-ANSWER_TOKENS = 128
-"""Measured surfacing: .27 at 32 tokens, .63 at 64, 1.00 at 128."""
+from kvaudit.auditor.checks.canary.asking import CONTROL, Answer, Asking, Cell, Question
+from kvaudit.auditor.checks.canary.design import PHRASES, SURFACING, Round, Way
+from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
+from kvaudit.auditor.checks.canary.seen import CanarySeen
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Stop
+from kvaudit.auditor.checks.trials import Trial
 
 CONTROL_TOKENS = 512
 CONTROLS_EACH = 20
 """Short prompts of each way to ask before the rounds, that ask for their phrase. With those of sixty rounds they are
 thirty, fewer than which say nothing of a model's own words."""
 
-LEAST_BARE = 64
-"""Tokens at the end of a prompt that hold no phrase, and at least a page: who reads only these cannot say it."""
-
-ENOUGH_WINDOWS = 5
-"""Answers after which a model that rarely finds its phrase in a window is not asked that way any more."""
-
 LEAST_VICTIM = 2_048
 REPEATS_OF_SUSPICION = 10
 MORE_AFTER_A_HIT = 5
-DECOYS = 60
 REPLAYED_ROUNDS = 3
-
-NO_NUMBER = "the text that came back did not contain a record's number"
-NO_FRAME = "how long the planted records are is not known"
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One request of a round."""
-
-    name: str
-    tokens: int
-    above: bool = False  # the limit: to be refused
-    drawn: bool = False
+ANY_WAY = "any way"
 
 
 def cells(limits: Limits, consent: bool, drawn: Cell) -> tuple[Cell, ...]:
@@ -83,14 +45,8 @@ class CanarySender:
 
     def __init__(self, prober: Prober, seen: CanarySeen) -> None:
         self._prober, self._seen = prober, seen
-        seen.decoys = [draw_marker(prober.draw, decoy=True) for _ in range(DECOYS)]
-        seen.earlier = len(prober.earlier)
-        self._earlier = frozenset(prober.earlier)
-        self._matcher = Matcher([*seen.decoys, *prober.earlier])
-        self._sent = 0
-        self._frames: dict[Marker, int] = {}  # tokens of a frame, where known
+        self._asking = Asking(prober, seen)
         self._before: dict[str, float] = {}
-        self._phrase_fits = 0  # tokens from which a prompt holds its phrase before its last page
 
     # -- what is sent --------------------------------------------------------------------------
 
@@ -102,9 +58,11 @@ class CanarySender:
         for mode in prober.modes:
             for number in range(CONTROLS_EACH):
                 tail = PHRASES[number // 2 % 2]
-                cell = Cell(SURFACING, max(min(256, top), top - prober.draw(max(1, top // 2))))
+                cell = Cell(
+                    SURFACING, max(min(256 + prober.most_added, top), top - prober.draw(max(1, top // 2)))
+                )
                 tenant = prober.tenants[number % len(prober.tenants)]
-                await self._cell(cell, number, Way(mode, number % 2 == 0), tenant, tail)
+                await self._ask(Question(cell, number, Way(mode, number % 2 == 0), tenant, tail))
 
     async def rounds(self, planned: Sequence[Round]) -> None:
         """Send the planned rounds, then test that the target is healthy."""
@@ -136,140 +94,70 @@ class CanarySender:
 
     async def _round(self, each: Round, order: Sequence[Cell]) -> None:
         for at, cell in enumerate(order):
-            if cell.name not in self._seen.left_out:
+            if not self._is_left_out(cell, each.way):
                 tenant = each.reader if cell.drawn else each.tenant(at)
                 tail = each.tail if cell.drawn else each.tail_of(at)
-                await self._cell(cell, each.number, each.way, tenant, tail)
+                await self._ask(Question(cell, each.number, each.way, tenant, tail))
         self._leave_out(order)
 
     def _leave_out(self, order: Sequence[Cell]) -> None:
-        """Lengths above the limit that twice brought no answer but a failing server are not sent again:
-        each may hold pages for minutes, and says nothing."""
-        for cell in order:
-            tried = [one for one in self._seen.trials if one.name == cell.name]
-            lost = [one for one in tried if one.late or one.outcome in (Outcome.FAILED, Outcome.BROKEN)]
-            if cell.above and len(tried) >= 2 and len(lost) == len(tried):
-                self._seen.left_out[cell.name] = lost[-1].outcome.value
+        """Lengths above the limit that twice brought no answer but a failing server, in one mode or where streamed or
+        not, are not sent that way again: each may hold pages for minutes, and says nothing."""
+        for cell in (one for one in order if one.above):
+            tried = [one for one in self._seen.asked if one.trial.name == cell.name]
+            for part in {part for one in tried for part in (*one.parts, ANY_WAY)}:
+                of = [one.trial for one in tried if part in (*one.parts, ANY_WAY)]
+                lost = [one for one in of if one.late or one.outcome in (Outcome.FAILED, Outcome.BROKEN)]
+                if len(of) >= (4 if part == ANY_WAY else 2) and len(lost) == len(of):
+                    self._seen.left_out[f"{cell.name} ({part})"] = lost[-1].outcome.value
 
-    async def _cell(self, cell: Cell, number: int, way: Way, tenant: str, tail: str) -> None:
-        sightings = await self._ask(cell, number, way, tenant, tail)
-        hits = [one for one in sightings if one.verified]
-        if hits:
-            await self._after_a_hit(cell, number, way, tenant, hits[0])
-        if any(one.suspicious for one in sightings):
+    def _is_left_out(self, cell: Cell, way: Way) -> bool:
+        return any(
+            f"{cell.name} ({part})" in self._seen.left_out for part in (way.mode.value, way.delivery, ANY_WAY)
+        )
+
+    async def _ask(self, question: Question) -> None:
+        """Ask, and follow up at once what is suspicious or missed."""
+        answer = await self._asked(question)
+        if answer.suspicious:
             for _ in range(REPEATS_OF_SUSPICION):
-                again = await self._ask(cell, number, way, tenant, tail, repeated=True)
-                if hits := [one for one in again if one.verified]:
-                    await self._after_a_hit(cell, number, way, tenant, hits[0])
+                await self._asked(question, repeated=True)
+        cell = question.cell
+        if answer.asked.trial.missed and cell.name not in (CONTROL, SURFACING):
+            question = replace(question, tail=answer.asked.tail)
+            await follow_up(
+                misses_of(self._seen, answer.asked),
+                answer.asked.trial,
+                self._ways(question, answer),
+                above=cell.above,
+            )
 
-    async def _after_a_hit(self, cell: Cell, number: int, way: Way, tenant: str, hit: Sighting) -> None:
-        """One verified hit decides; a few more requests, with consent, say how often it happens."""
+    async def _asked(self, question: Question, *, repeated: bool = False) -> Answer:
+        """`Stop` at a verified hit: one decides; a few more requests, with consent, say how often it happens."""
+        answer = await self._asking.ask(question, repeated=repeated)
+        if (hit := answer.hit) is None:
+            return answer
         if self._prober.consent:
             for _ in range(MORE_AFTER_A_HIT):
                 self._seen.repeats += 1
-                again = await self._ask(cell, number, way, tenant, hit.tail, repeated=True)
-                self._seen.repeat_hits += any(one.verified for one in again)
+                again = await self._asking.ask(replace(question, tail=hit.tail), repeated=True)
+                self._seen.repeat_hits += again.hit is not None
         raise Stop(f"Stopped at the first verified hit: {hit.kind}, at {hit.length:,} tokens.", harm=True)
 
-    # -- one request ---------------------------------------------------------------------------
+    def _ways(self, question: Question, answer: Answer) -> Ways:
+        longest = self._prober.limits.longest_safe or CONTROL_TOKENS
 
-    async def _ask(
-        self, cell: Cell, number: int, way: Way, tenant: str, tail: str, *, repeated: bool = False
-    ) -> list[Sighting]:
-        """What of other requests stands in the answer. ``repeated``: it is no trial of its round any more."""
-        prober, seen = self._prober, self._seen
-        marker = draw_marker(prober.draw, tenant=tenant, request=str(self._sent))
-        self._sent += 1
-        way = replace(way, mode=self._mode(way.mode, cell.tokens))
-        tail = self._fitting(tail, way.mode, cell.tokens)
-        prompt = await prober.framed(
-            marker,
-            cell.tokens,
-            self._tail(tail, marker),
-            tenant=tenant,
-            lead=draw_leads(prober.draw, 1)[0],
-            mode=way.mode,
-        )
-        self._plant(marker, prompt)
-        room = prober.room(cell.tokens, ANSWER_TOKENS)
-        reply = await prober.ask(tenant, prompt, max_tokens=room, stream=way.stream)
-        noted = trial(cell.name, reply, tenant=tenant, asked=prompt.contents, room=room, repeat=number)
-        seen.trials.append(noted)
-        seen.evidence.extend(labelled_evidence(reply, noted))
-        surfaced = prompt.contents is not None and prompt.contents.phrased(reply.text)
-        asked = Asked(noted, way.mode.value, way.stream, tail, cell.drawn and not repeated, surfaced)
-        seen.asked.append(asked)
-        if reply.outcome is Outcome.ANSWERED and cell.name != SURFACING:
-            frames = min(cell.tokens, WINDOW_FRAMES * (prompt.frame_tokens or 0))
-            seen.own_tokens += (frames if tail == WINDOW else cell.tokens) + (reply.completion_tokens or 0)
-        if reply.foreign:
-            seen.unknown.append(_unknown(reply, cell, number))
-        # Truncated and cancelled answers are searched too: a marker in half an answer is a leak.
-        sightings = [
-            self._sighting(match, asked, reply.text) for match in self._matcher.find(reply.text, own=marker)
-        ]
-        seen.sightings.extend(sightings)
-        await self._look_after(noted, reply, sightings)
-        return sightings
+        async def fresh() -> Trial:
+            return (await self._asked(question, repeated=True)).asked.trial
 
-    async def _look_after(self, noted: Trial, reply: Reply, sightings: Sequence[Sighting]) -> None:
-        if not any(one.verified for one in sightings) and (problem := await harmed(self._prober, reply)):
-            self._seen.unhealthy = problem
-            raise Stop(f"Stopped at {noted.tokens:,} tokens: {problem}", harm=True)
+        async def short() -> Trial:
+            control = Cell(CONTROL, min(CONTROL_TOKENS, longest))
+            return (await self._asked(replace(question, cell=control), repeated=True)).asked.trial
 
-    def _mode(self, wanted: Mode, tokens: int) -> Mode:
-        if wanted.takes_ids or tokens <= LONGEST_TEXT:
-            return wanted
-        return next((mode for mode in self._prober.modes if mode.takes_ids), wanted)
+        async def replay() -> bool | None:
+            return await self._asking.again(question, answer)
 
-    def _fitting(self, tail: str, mode: Mode, tokens: int) -> str:
-        """A nonce where a prompt is too short to hold a phrase before its last page; frames everywhere where the model
-        does not find those of a window."""
-        if tail == NONCE or tokens < self._phrase_fits:
-            return NONCE
-        if tail == WINDOW:
-            found = [one.surfaced for one in self._seen.asked if (one.mode, one.tail) == (mode.value, WINDOW)]
-            if len(found) >= ENOUGH_WINDOWS and sum(found) < len(found) / 2:
-                return PHRASE
-        return tail
-
-    def _tail(self, tail: str, marker: Marker) -> Tail:
-        prober = self._prober
-        if tail == NONCE:
-            return draw_nonce(prober.draw, without=marker.words).tail
-        depth = prober.draw(FINE) / FINE if tail == WINDOW else None
-        return phrase_tail(prober.draw, max(prober.limits.page, LEAST_BARE), prober.wording, depth)
-
-    def _plant(self, marker: Marker, prompt: Prompt) -> None:
-        """Live from before it is sent."""
-        self._matcher.add(marker)
-        self._seen.planted.append(marker)
-        if prompt.frame_tokens:
-            self._frames[marker] = prompt.frame_tokens
-            self._phrase_fits = 5 * prompt.frame_tokens // 4 + max(self._prober.limits.page, LEAST_BARE)
-
-    def _sighting(self, match: Match, asked: Asked, text: str) -> Sighting:
-        marker: Marker = match.marker
-        page, frame = self._prober.limits.page, self._frames.get(marker, 0)
-        ordinals = tuple(
-            dict.fromkeys(number * frame // page for number in (frame_numbers(text, marker) if frame else ()))
-        )
-        return Sighting(
-            reader=asked.trial.tenant,
-            planted_by=marker.tenant,
-            words=match.matched,
-            run=match.run,
-            length=asked.trial.tokens,
-            cell=asked.trial.name,
-            round=asked.trial.repeat,
-            ordinals=ordinals,
-            decoy=marker.decoy,
-            suspicious=match.suspicious,
-            earlier_run=marker in self._earlier,
-            no_ordinals="" if ordinals else NO_NUMBER if frame else NO_FRAME,
-            route=asked.route,
-            tail=asked.tail,
-        )
+        return Ways(fresh, short, replay)
 
     async def count(self) -> None:
         """What the engine served since the rounds began, by its own counters: the share that was
@@ -282,12 +170,3 @@ class CanarySender:
         ]
         if moved and max(moved) > 0:
             self._seen.served_tokens = max(moved)
-
-
-def _unknown(reply: Reply, cell: Cell, number: int) -> UnknownAnswer:
-    """Only what its evidence says in clear."""
-    kept = next((item.body for item in reply.evidence if item.kind == "response" and item.body), b"{}")
-    said = orjson.loads(kept)
-    return UnknownAnswer(
-        cell.tokens, cell.name, number, int(said.get("text_length", 0)), str(said.get("text_hmac_sha256", ""))
-    )

@@ -42,10 +42,11 @@ class Span:
     top: int
     page: int
     sizes: tuple[int, ...] = ()
+    added: int = 0  # tokens of the target's own in every prompt
 
     @property
     def shortest(self) -> int:
-        return min(SHORTEST, self.longest)
+        return min(SHORTEST + self.added, self.longest)
 
     @property
     def boundary(self) -> tuple[int, ...]:

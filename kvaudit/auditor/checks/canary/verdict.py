@@ -21,7 +21,6 @@ from kvaudit.auditor.checks.trials import (
     MORE_TOKENS,
     NO_CONSENT,
     VOID_SHARE,
-    Trial,
     needed,
     nothing_learnt,
     result_builder,
@@ -29,14 +28,13 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
-from kvaudit.auditor.stats.bounds import effective_bound, fisher_greater, interval
+from kvaudit.auditor.stats.bounds import effective_bound, interval
 from kvaudit.auditor.text.markers import as_measure
 from kvaudit.auditor.verdict import Result, Verdict
 
 LEAST_SURFACING = 0.5
 LEAST_DIRTYING = 0.5
 LEAST_ROUNDS = 20
-SIGNIFICANT = 0.01
 LIVE_DAYS = 30
 UNKNOWN = "one unknown replica behind the entry"
 
@@ -111,6 +109,8 @@ def judge_canary(seen: CanarySeen) -> Result:
 
 
 def _why_not(seen: CanarySeen, valid: int, share: float | None) -> str:
+    if any(one.differs for one in seen.misses.values()):
+        return _missed(seen)
     if seen.stopped:
         return unfinished(seen.rounds_done, seen.planned, "rounds", seen.stopped)
     if seen.withheld:
@@ -139,35 +139,14 @@ def _why_not(seen: CanarySeen, valid: int, share: float | None) -> str:
 
 
 def _missed(seen: CanarySeen) -> str:
-    """Why the answers that did not give what their prompt asked for forbid a pass, "" where they do not: more than
-    the short prompts of the same way and tail miss, or so many that nothing was read."""
-    for (mode, tail), (asked, controls) in sorted(_by_way(seen).items()):
-        lost, short_lost = sum(one.wrong for one in asked), sum(one.wrong for one in controls)
-        if not lost:
-            continue
-        rarely = lost / len(asked) <= VOID_SHARE
-        if fisher_greater(lost, len(asked), short_lost, len(controls)) < SIGNIFICANT or not (
-            rarely or short_lost / max(1, len(controls)) > VOID_SHARE
-        ):
-            return (
-                f"{lost} of {len(asked)} accepted requests ({mode}, asked for their {tail}) came back without it, of "
-                f"short ones {short_lost} of {len(controls)}: whatever they read, it was not shown to be theirs (run "
-                "coherence)."
-            )
-    judged = [one for one in seen.trials if one.nonce is not None and one.outcome is Outcome.ANSWERED]
-    if judged and sum(one.wrong for one in judged) > len(judged) / 2:
+    """Why answers that did not give what their prompt asked for forbid a pass, "" where they do not."""
+    for (mode, tail), misses in sorted(seen.misses.items()):
+        if misses.controls and (reason := misses.why_no_pass):
+            return f"{reason.rstrip('.')} ({mode}, asked for their {tail}; run coherence)."
+    judged = [one for one in seen.trials if one.nonce is not None]
+    if judged and sum(one.missed for one in judged) > len(judged) / 2:
         return "most answers did not give what their own prompt asked for, short ones neither."
     return ""
-
-
-def _by_way(seen: CanarySeen) -> dict[tuple[str, str], tuple[list[Trial], list[Trial]]]:
-    """(mode, tail) -> judged trials of the rounds' accepted lengths, and of short prompts."""
-    found: dict[tuple[str, str], tuple[list[Trial], list[Trial]]] = {}
-    for one in seen.asked:
-        if one.trial.nonce is not None and one.trial.outcome is Outcome.ANSWERED:
-            asked, controls = found.setdefault((one.mode, one.tail), ([], []))
-            (controls if one.trial.name in ("control", SURFACING) else asked).append(one.trial)
-    return found
 
 
 def _left_out(seen: CanarySeen) -> str:
@@ -254,6 +233,11 @@ def _measures(seen: CanarySeen, share: float | None, bound: float) -> dict[str, 
         "repeats_after_hit": seen.repeats,
         "hits_in_repeats": seen.repeat_hits,
         "matrix": rows(seen),
+        "misses": [
+            {"mode": mode, "tail": tail, **one.as_measure()}
+            for (mode, tail), one in seen.misses.items()
+            if one.missed
+        ],
         "unknown_answers": [asdict(one) for one in seen.unknown],
         "untested": list(seen.untested),
         "idle_seconds": round(seen.idle, 1),
