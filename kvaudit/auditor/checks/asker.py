@@ -203,9 +203,13 @@ class Asker:
         """A fresh prompt, whose answer is not followed up."""
         draw = self.prober.draw
         text = cell.text(draw)
+        added = self.prober.template.get(cell.tenant, 0)
+        tokens = (
+            max(cell.tokens, added + CONTROL_TOKENS) if added else cell.tokens
+        )  # a system prompt must leave room
         first = lead or (draw_leads(draw, 1)[0] if cell.lead else "")
         prompt = await self.prober.framed(
-            text.marker, cell.tokens, text.tail, text.needles, tenant=cell.tenant, lead=first
+            text.marker, tokens, text.tail, text.needles, tenant=cell.tenant, lead=first
         )
         return await self._sent(cell, prompt, cell.name, repeat, None)
 

@@ -17,8 +17,9 @@ CALIBRATION = (256, 384)
 """Two lengths in tokens; the usage that the target reports must grow by exactly their difference."""
 
 CALIBRATION_SECONDS = 30.0
-MOST_ADDED = 200
-"""Tokens of a template; more cannot be told from a count of something else."""
+MOST_ADDED = 4_000
+"""Tokens of a template, or of a system prompt before every prompt. That both lengths grow by the same
+tells it from a wrong count."""
 
 _MAY_PASS = (Outcome.BUSY, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.BROKEN)
 UNKNOWN_KEY = 401

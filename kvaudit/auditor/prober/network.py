@@ -275,7 +275,8 @@ class NetworkProber:
         self.spent.requests += 1
         if prompt.contents is not None:
             self.registry.plant(prompt.contents, tenant)
-        pulse, least = Pulse(self.now()), CALIBRATION[-1]
+        pulse = Pulse(self.now())
+        least = CALIBRATION[-1] + self.template.get(tenant, 0)
         if prompt.tokens > least:
             self._last_long = prompt.tokens
         sending = self._send(tenant, prompt, wish, cancel_after, seconds, pulse)
@@ -310,7 +311,7 @@ class NetworkProber:
             return replace(reply, traces=traces)
         words = strange_words(reply.text, reply.completion_tokens, contents)
         own = contents.answered(reply.text)
-        control = own and prompt.tokens <= CONTROL_TOKENS
+        control = own and prompt.tokens <= CONTROL_TOKENS + self.template.get(tenant, 0)
         mode = self._mode_of(prompt).value
         self.provenance.note(mode, words, control=control, own=own, traced=bool(traces))
         foreign = self.provenance.by_mode[mode].is_foreign(words, control=control)
@@ -432,4 +433,5 @@ class NetworkProber:
     async def _short(self, tenant: str) -> Prompt:
         marker = draw_marker(self.draw)
         nonce = draw_nonce(self.draw, without=marker.words)
-        return await self.framed(marker, CALIBRATION[0], nonce.tail, tenant=tenant)
+        tokens = CALIBRATION[0] + self.template.get(tenant, 0)
+        return await self.framed(marker, tokens, nonce.tail, tenant=tenant)

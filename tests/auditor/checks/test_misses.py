@@ -288,3 +288,10 @@ def test_random_leaks_are_seen_and_weak_models_are_not_blocked(
         return not asker.misses.why_no_pass
 
     assert least <= sum(passes(seed) for seed in range(RUNS)) <= most
+
+
+def test_a_system_prompt_leaves_room_for_the_question() -> None:
+    prober, _ = ask(lambda asked: asked.right, 1, 300, template={A: 400})
+    assert prober.asked[0].prompt.tokens == 656
+    prober, _ = ask(lambda asked: asked.right, 1, 300)
+    assert prober.asked[0].prompt.tokens == 300

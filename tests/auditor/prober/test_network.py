@@ -208,6 +208,7 @@ def counting(added: int = 0, ids: bool = True, wrong: int = 0, fails: int = 0) -
     [
         (counting(), Mode.COMPLETION_IDS, 0),
         (counting(11), Mode.COMPLETION_IDS, 11),
+        (counting(400), Mode.COMPLETION_IDS, 400),  # a system prompt before every prompt
         (counting(1, ids=False), Mode.COMPLETION_TEXT, 1),
         (counting(0, fails=2), Mode.COMPLETION_IDS, 0),
     ],
@@ -226,7 +227,7 @@ def test_calibration_finds_the_most_exact_way(server: servers.Behaviour, mode: M
     ("server", "said", "denied"),
     [
         (counting(wrong=7), "tokens more than were sent", False),
-        (counting(300), "tokens more than were sent", False),
+        (counting(5_000), "tokens more than were sent", False),
         (servers.html(404), "no tokenizer", False),
     ],
 )
