@@ -86,7 +86,7 @@ CASES = (
     _case("error"),
     _case("error", name="errorlong", pad="x" * 600),
     _case("error500"),
-    _case("reasoning", "Nothing is asked as chat."),
+    _case("reasoning"),
     _case("usage"),
     _case("comment"),
 )
