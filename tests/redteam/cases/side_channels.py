@@ -73,12 +73,10 @@ def _in_usage(document: Document, stolen: str) -> Document:
     return document
 
 
-def _case(where: str, note: str = "", **parameters: object) -> Case:
+def _case(where: str, **parameters: object) -> Case:
     name = f"side_channels/{parameters.pop('name', where)}"
     wanted = (SomeFail(), NothingInClear())
-    return Case(
-        name, "leak", wanted, BesideTheText, {"where": where, **parameters}, open=note, fast=where == "header"
-    )
+    return Case(name, "leak", wanted, BesideTheText, {"where": where, **parameters}, fast=where == "header")
 
 
 CASES = (
@@ -86,7 +84,7 @@ CASES = (
     _case("error"),
     _case("error", name="errorlong", pad="x" * 600),
     _case("error500"),
-    _case("reasoning", "Nothing is asked as chat."),
+    _case("reasoning"),
     _case("usage"),
     _case("comment"),
 )
