@@ -17,7 +17,7 @@ from kvaudit.auditor.checks.canary.follow_up import note as count
 from kvaudit.auditor.checks.canary.lengths import answered, failing
 from kvaudit.auditor.checks.canary.probe import CanaryProbe
 from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting
-from kvaudit.auditor.checks.canary.sender import cells
+from kvaudit.auditor.checks.canary.sender import cells, keeps_failing
 from kvaudit.auditor.checks.canary.strata import SHARES
 from kvaudit.auditor.checks.canary.verdict import dirtying
 from kvaudit.auditor.checks.misses import Miss, Misses, MissKind
@@ -256,7 +256,7 @@ def test_ceilings_cut_the_rounds_before_the_run() -> None:
     plan = CanaryProbe().plan(prober)
     assert plan.rounds == pytest.approx(seen.planned, abs=4)
     assert prober.spent.prompt_tokens < 115_000
-    assert "128 to 5,321" in plan.note
+    assert "136 to 5,321" in plan.note  # 8 tokens are the chat template's
 
 
 def test_markers_are_kept_for_the_next_runs() -> None:
@@ -472,3 +472,17 @@ def test_a_server_that_forgets_at_some_lengths_does_not_pass() -> None:
     assert result.verdict is OPEN, result.summary
     assert any(one.differs for one in seen.misses.values())
     assert "run coherence" in result.summary
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "left"),
+    [
+        ([FAILED], False),
+        ([FAILED, FAILED], True),
+        ([REFUSED, FAILED, FAILED], False),
+        ([REFUSED, FAILED, FAILED, FAILED], True),
+        ([FAILED, REFUSED, FAILED, FAILED], False),
+    ],
+)
+def test_a_length_that_keeps_failing_is_left_out(outcomes: list[Any], left: bool) -> None:
+    assert keeps_failing([seen_as("N", N, outcome) for outcome in outcomes]) is left

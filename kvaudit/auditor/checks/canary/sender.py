@@ -21,7 +21,6 @@ LEAST_VICTIM = 2_048
 REPEATS_OF_SUSPICION = 10
 MORE_AFTER_A_HIT = 5
 REPLAYED_ROUNDS = 3
-ANY_WAY = "any way"
 
 
 def cells(limits: Limits, consent: bool, drawn: Cell) -> tuple[Cell, ...]:
@@ -101,20 +100,17 @@ class CanarySender:
         self._leave_out(order)
 
     def _leave_out(self, order: Sequence[Cell]) -> None:
-        """Lengths above the limit that twice brought no answer but a failing server, in one mode or where streamed or
-        not, are not sent that way again: each may hold pages for minutes, and says nothing."""
+        """Lengths above the limit that brought no answer but a failing server, in one mode, or streamed or whole,
+        are not sent that way again: each may hold pages for minutes, and says nothing."""
         for cell in (one for one in order if one.above):
             tried = [one for one in self._seen.asked if one.trial.name == cell.name]
-            for part in {part for one in tried for part in (*one.parts, ANY_WAY)}:
-                of = [one.trial for one in tried if part in (*one.parts, ANY_WAY)]
-                lost = [one for one in of if one.late or one.outcome in (Outcome.FAILED, Outcome.BROKEN)]
-                if len(of) >= (4 if part == ANY_WAY else 2) and len(lost) == len(of):
-                    self._seen.left_out[f"{cell.name} ({part})"] = lost[-1].outcome.value
+            for part in {part for one in tried for part in one.parts}:
+                of = [one.trial for one in tried if part in one.parts]
+                if keeps_failing(of):
+                    self._seen.left_out[f"{cell.name} ({part})"] = of[-1].outcome.value
 
     def _is_left_out(self, cell: Cell, way: Way) -> bool:
-        return any(
-            f"{cell.name} ({part})" in self._seen.left_out for part in (way.mode.value, way.delivery, ANY_WAY)
-        )
+        return any(f"{cell.name} ({part})" in self._seen.left_out for part in (way.mode.value, way.delivery))
 
     async def _ask(self, question: Question) -> None:
         """Ask, and follow up at once what is suspicious or missed."""
@@ -170,3 +166,9 @@ class CanarySender:
         ]
         if moved and max(moved) > 0:
             self._seen.served_tokens = max(moved)
+
+
+def keeps_failing(trials: Sequence[Trial]) -> bool:
+    """Twice from the first on, or three times in a row."""
+    lost = [one.late or one.outcome in (Outcome.FAILED, Outcome.BROKEN) for one in trials]
+    return (len(lost) >= 2 and all(lost)) or lost[-3:] == [True] * 3

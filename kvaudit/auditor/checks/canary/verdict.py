@@ -152,7 +152,7 @@ def _missed(seen: CanarySeen) -> str:
 def _left_out(seen: CanarySeen) -> str:
     if not seen.left_out:
         return ""
-    return f" Not sent after two rounds, since the server failed instead of refusing: {', '.join(seen.left_out)}."
+    return f" Not sent any more, since the server failed instead of refusing: {', '.join(seen.left_out)}."
 
 
 def _blind(seen: CanarySeen) -> str:

@@ -18,7 +18,7 @@ SQUARE, LEFT, TOP = 18, 192, 22  # pixels
 MOST_ROUNDS = 200
 MOST_ROWS = 30
 MOST_PAGES = 12
-MOST_STRATA = 200
+MOST_STRATA = 400
 
 
 @dataclass(frozen=True, slots=True)
