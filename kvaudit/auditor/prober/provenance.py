@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kvaudit.auditor.stats.bounds import fisher_greater
+from kvaudit.auditor.stats.bounds import fisher_greater, stratified_greater
 from kvaudit.auditor.text.matcher import plain
 from kvaudit.auditor.text.prompts import Contents
 
@@ -32,13 +32,17 @@ SIGNIFICANT = 0.001
 
 
 def strange_words(text: str, tokens: int | None, contents: Contents) -> frozenset[str]:
-    """The different words of 4 letters and more, among the first 48 of an answer's ``tokens``, that its own prompt
-    does not hold. The last word may be cut off and is dropped."""
-    if tokens and tokens > JUDGED_TOKENS:
-        text = text[: len(text) * JUDGED_TOKENS // tokens]
-    said = [word for run in _LETTERS.findall(plain(text)) for word in _words(run)][:-1]
+    """The different words of 4 letters and more that the own prompt does not hold, in the 48 tokens from the first of
+    them on, which must be among the first 48 of an answer's ``tokens``: what was asked for comes before, and a phrase
+    fills as much. The last word may be cut off and is dropped."""
+    judged = len(text) * JUDGED_TOKENS // tokens if tokens and tokens > JUDGED_TOKENS else len(text)
     own = contents.words
-    return frozenset(word for word in said if word not in own)
+    places = [(run.start(), word) for run in _LETTERS.finditer(plain(text)) for word in _words(run[0])]
+    first = next((at for at, word in places if word not in own and at < judged), None)
+    if first is None:
+        return frozenset()
+    window = [word for at, word in places[:-1] if at < first + judged]
+    return frozenset(word for word in window if word not in own)
 
 
 def _words(run: str) -> list[str]:
@@ -84,14 +88,12 @@ class Origin:
         return sum(self.is_foreign(words, control=True) for words in self.controls)
 
     @property
-    def exceeds(self) -> bool:
-        """Whether more answers than controls are foreign, beyond chance; never from fewer than 30 controls."""
+    def chance(self) -> float:
+        """Fisher's one-sided p that more answers than controls are foreign; 1 where fewer than 30 controls say
+        nothing."""
         if len(self.controls) < LEAST_CONTROLS:
-            return False
-        return (
-            fisher_greater(self.foreign, len(self.answers), self.foreign_controls, len(self.controls))
-            < SIGNIFICANT
-        )
+            return 1.0
+        return fisher_greater(self.foreign, len(self.answers), self.foreign_controls, len(self.controls))
 
 
 @dataclass(slots=True)
@@ -117,4 +119,15 @@ class Provenance:
 
     @property
     def exceeding(self) -> dict[str, Origin]:
-        return {mode: origin for mode, origin in self.by_mode.items() if origin.exceeds}
+        """The ways to ask whose answers are foreign beyond chance, the clearest first: one by itself, or all together,
+        since a run that asks in four ways has few answers of each."""
+        ranked = dict(sorted(self.by_mode.items(), key=lambda item: item[1].chance))
+        told = {
+            mode: one for mode, one in ranked.items() if one.answers and len(one.controls) >= LEAST_CONTROLS
+        }
+        tables = [
+            (one.foreign, len(one.answers), one.foreign_controls, len(one.controls)) for one in told.values()
+        ]
+        if stratified_greater(tables) < SIGNIFICANT:
+            return {mode: one for mode, one in told.items() if one.foreign}
+        return {mode: one for mode, one in told.items() if one.chance < SIGNIFICANT}

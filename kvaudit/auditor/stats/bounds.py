@@ -6,6 +6,7 @@ Without numpy and scipy: a verified leak is counted with these, and must be said
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
 def upper_bound(hits: int, trials: int, confidence: float = 0.95) -> float:
@@ -73,6 +74,30 @@ def binomial_limit(trials: int, rate: float, confidence: float = 0.99) -> int:
         if cumulative >= confidence:
             return count
     return trials
+
+
+def stratified_greater(tables: Sequence[tuple[int, int, int, int]]) -> float:
+    """One-sided exact p-value that rates exceed their controls', over several strata together: (hits, trials, control
+    hits, control trials) each. Each stratum is compared with its own controls only (Cochran, Mantel and Haenszel; the
+    sum of hypergeometric counts by convolution), so strata of unlike rates do no harm. 1.0 for none."""
+    chances, seen = [1.0], 0
+    for hits, trials, control_hits, control_trials in tables:
+        _count(hits, trials)
+        _count(control_hits, control_trials)
+        marked, ways = hits + control_hits, math.comb(trials + control_trials, hits + control_hits)
+        counts = [
+            math.comb(trials, count) * math.comb(control_trials, marked - count) / ways
+            if count <= marked
+            else 0.0
+            for count in range(trials + 1)
+        ]
+        seen += hits
+        total = [0.0] * (len(chances) + trials)
+        for before, chance in enumerate(chances):
+            for count, more in enumerate(counts):
+                total[before + count] += chance * more
+        chances = total
+    return min(1.0, math.fsum(chances[seen:]))
 
 
 def at_least(hits: int, trials: int, rate: float) -> float:

@@ -10,6 +10,7 @@ from kvaudit.auditor.stats.bounds import (
     fisher_greater,
     interval,
     leak_bound,
+    stratified_greater,
     upper_bound,
 )
 
@@ -105,3 +106,15 @@ def test_what_chance_brings(trials: int, rate: float, limit: int) -> None:
 def test_a_rate_is_a_share() -> None:
     with pytest.raises(ValueError, match="share"):
         binomial_limit(10, 1.5)
+
+
+def test_one_stratum_is_fishers_test_and_several_are_exact_together() -> None:
+    for table in ((3, 29, 0, 52), (1, 25, 2, 30), (0, 20, 0, 36), (20, 20, 0, 36)):
+        assert stratified_greater([table]) == pytest.approx(fisher_greater(*table))
+    weak = [(3, 29, 0, 52), (1, 25, 0, 30), (2, 20, 0, 36), (3, 20, 0, 36)]
+    assert min(fisher_greater(*table) for table in weak) > 0.01
+    assert stratified_greater(weak) < 0.001
+    assert stratified_greater([]) == 1.0
+    assert stratified_greater([(0, 0, 0, 40), (0, 60, 0, 0)]) == 1.0
+    # one way babbles always, the other never: unequal shares of them are no excess
+    assert stratified_greater([(30, 30, 10, 10), (0, 10, 0, 30)]) == pytest.approx(1.0)
