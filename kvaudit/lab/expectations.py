@@ -157,7 +157,6 @@ ROWS: tuple[Expectation, ...] = (
             "prefill": "fail|inconclusive",
         },
         COMPACT_SMALL,
-        open={"canary": "a doubt about answers at and above the limit: it passed them at both sizes"},
     ),
     Expectation("gateway_cache", ("gateway_cache",), {"prefix": "fail"}, COMPACT),
     # four of ten answers fail, the draw decides which: any check may end in any way, only never all in pass

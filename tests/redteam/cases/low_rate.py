@@ -8,6 +8,7 @@ from collections.abc import Container
 
 from starlette.types import ASGIApp
 
+from tests.redteam.answers import answered
 from tests.redteam.asked import Asked
 from tests.redteam.case import Case
 from tests.redteam.gateway import LIMIT, Gateway
@@ -23,24 +24,20 @@ class CustomersText(Gateway):
         if asked.tokens not in self.at or self.random.random() >= self.rate:
             return None
         self.happened(asked)
-        return self.saying(asked, of_customers(self.random, asked.room))
+        text = of_customers(self.random, asked.room)
+        if asked.tokens >= LIMIT:  # the lab would refuse
+            return answered(asked, text[: asked.room], "length")
+        return self.saying(asked, text)
 
 
 WANTED = (Happened(2), NeverAllPass())
 
 
-def _case(name: str, note: str, **parameters: object) -> Case:
-    return Case(
-        name, "leak", WANTED, CustomersText, parameters, checks=("canary",), prompt_tokens=None, open=note
-    )
+def _case(name: str, **parameters: object) -> Case:
+    return Case(name, "leak", WANTED, CustomersText, parameters, checks=("canary",), prompt_tokens=None)
 
 
 CASES = (
-    _case("low_rate", "Six answers of customers' text among 458 do not end the pass."),
-    _case(
-        "low_rate/above_limit",
-        "Ten prompts above the limit that were answered do not end the pass.",
-        at=range(LIMIT, LIMIT + 10),
-        rate=1 / 16,
-    ),
+    _case("low_rate"),
+    _case("low_rate/above_limit", at=range(LIMIT, LIMIT + 10), rate=1 / 16),
 )

@@ -14,7 +14,6 @@ from tests.redteam.gateway import LIMIT, Gateway
 from tests.redteam.texts import CUSTOMERS, copied
 from tests.redteam.wanted import NeverAllPass
 
-OPEN = "Since routes and tails alternate, foreign words after a right nonce are not told from none."
 GERMAN = (
     " Sehr geehrte Frau Vasquez, Ihre Kündigung zum Quartalsende haben wir erhalten; die Abfindung beträgt 41.200 Euro.",
     " Protokoll der Aufsichtsratssitzung, vertraulich: der Standort Regensburg wird geschlossen, betroffen sind 318 Leute.",
@@ -35,7 +34,7 @@ class NonceThenForeign(Gateway):
 
 
 def _case(name: str, **parameters: object) -> Case:
-    return Case(name, "leak", (NeverAllPass(),), NonceThenForeign, parameters, open=OPEN)
+    return Case(name, "leak", (NeverAllPass(),), NonceThenForeign, parameters)
 
 
 CASES = (

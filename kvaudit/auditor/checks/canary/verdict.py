@@ -123,6 +123,8 @@ def _why_not(seen: CanarySeen, valid: int, share: float | None) -> str:
         return "too few rounds were accepted and answered."
     if missed := _missed(seen):
         return missed
+    if above := _unread_above(seen):
+        return above
     surfacing = together(surfacing_of(seen.asked))
     if surfacing.share < LEAST_SURFACING:
         return (
@@ -136,6 +138,25 @@ def _why_not(seen: CanarySeen, valid: int, share: float | None) -> str:
     if any(one.suspicious for one in seen.sightings):
         return "runs of three marker words appeared and did not come back in ten repeats."
     return ""
+
+
+def _unread_above(seen: CanarySeen) -> str:
+    """Answers where a refusal is due, that do not show that their prompt was read: often one token is all the room."""
+    limit = seen.limits.first_rejected if seen.limits else None
+    unread = [
+        one
+        for one in seen.trials
+        if limit is not None
+        and one.tokens >= limit
+        and one.outcome is Outcome.ANSWERED
+        and one.nonce is not True
+    ]
+    if not unread:
+        return ""
+    return (
+        f"{len(unread)} prompts of {min(one.tokens for one in unread):,} tokens and more were answered although the "
+        f"limit is {limit:,}, and nothing shows that they were read (run rejection)."
+    )
 
 
 def _missed(seen: CanarySeen) -> str:
