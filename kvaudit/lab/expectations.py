@@ -71,8 +71,8 @@ ROWS: tuple[Expectation, ...] = (
             # a restored stranger answers in one's place, or only one's own facts are gone: the draw decides
             "rejection": "fail|inconclusive",
             "canary": "fail",
-            "coherence": "inconclusive",
-            "prefill": "inconclusive",
+            "coherence": "fail|inconclusive",
+            "prefill": "fail|inconclusive",
             "concurrency": "fail",
             "accounting": "pass|fail|inconclusive",
             "prefix": "pass|fail|inconclusive",

@@ -10,6 +10,7 @@ import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
 from kvaudit.auditor.checks.trials import (
+    MOST_KEPT,
     distinct_evidence,
     given_in,
     harmed,
@@ -154,9 +155,12 @@ def test_health_is_looked_at_after_what_looks_like_harm(outcome: Outcome, looked
 
 
 def test_evidence_is_kept_once_and_the_newest_when_there_is_much() -> None:
-    items = [Evidence("response", str(number % 1_300), "s", b"") for number in range(2_600)]
-    assert len(distinct_evidence(items)) == 1_200
-    assert distinct_evidence(items)[-1].sha256 == "1299"
+    items = [
+        Evidence("response", str(number % (MOST_KEPT + 100)), "s", b"")
+        for number in range(2 * MOST_KEPT + 200)
+    ]
+    assert len(distinct_evidence(items)) == MOST_KEPT
+    assert distinct_evidence(items)[-1].sha256 == str(MOST_KEPT + 99)
 
 
 def test_nobody_asked_is_inconclusive_and_says_why() -> None:
