@@ -14,8 +14,6 @@ from tests.redteam.case import Case
 from tests.redteam.gateway import Gateway
 from tests.redteam.wanted import Check
 
-OPEN = "A cache hit is checked by count and time, never by the answer."
-
 
 class ResponseCache(Gateway):
     chat_alone = False
@@ -43,7 +41,7 @@ class ResponseCache(Gateway):
         return Response(answer.body, 200, headers, answer.media_type)
 
 
-def _case(name: str, note: str = OPEN, **parameters: object) -> Case:
+def _case(name: str, note: str = "", **parameters: object) -> Case:
     wanted = (Check("prefix", "fail"),)
     return Case(
         name, "leak", wanted, ResponseCache, parameters, checks=("prefix",), prompt_tokens=None, open=note
@@ -54,5 +52,5 @@ CASES = (
     _case("cache_real"),
     _case("cache_real/quiet", header=""),
     _case("cache_real/chat", "Nothing is asked as chat.", chat_alone=True),
-    _case("cache_real/first_200", "", beginning=200),
+    _case("cache_real/first_200", beginning=200),
 )

@@ -39,19 +39,16 @@ class SystemPrompt(Gateway):
         return document
 
 
-def _case(system: int, note: str) -> Case:
+def _case(system: int, prefix: str = "pass") -> Case:
     return Case(
         f"system_prompt/{system}",
         "odd",
-        (NoFalseAlarm(), Check("prefix", "pass")),
+        (NoFalseAlarm(), Check("prefix", prefix)),
         SystemPrompt,
         {"system": system},
         checks=("accounting", "prefix"),
         prompt_tokens=None,
-        open=note,
     )
 
 
-OPEN = "The shared prefix is taken for another tenant's."
-
-CASES = (_case(48, OPEN), _case(120, OPEN), _case(150, OPEN))
+CASES = (_case(48), _case(120), _case(150), _case(400, "pass|inconclusive"))
