@@ -90,7 +90,6 @@ UNPLANNED = (
         ("foreign_after_nonce",),
         ANYWHERE | {"canary": SEEN, "concurrency": SEEN},
         {**COMPACT, "customers": 1},
-        open={"concurrency": "a look at where the words after the nonce come from"},
     ),
     Expectation("interleaved", ("interleaved",), {"concurrency": "fail"}, COMPACT),
     Expectation("batch_garbles", ("batch_garbles",), {"concurrency": "fail"}, COMPACT),
@@ -100,10 +99,6 @@ UNPLANNED = (
         ANYWHERE | {"canary": SEEN, "concurrency": SEEN},
         COMPACT,
         roll_up="not pass",
-        open={
-            "canary": "a judgement of empty answers at accepted lengths",
-            "concurrency": "a judgement of empty answers at accepted lengths",
-        },
     ),
     Expectation(
         "empty_all",
@@ -111,7 +106,6 @@ UNPLANNED = (
         dict.fromkeys(ACTIVE, SEEN) | {"rejection": "fail"},
         COMPACT,
         roll_up="not pass",
-        open={"accounting": "a judgement of empty answers at accepted lengths"},
     ),
     Expectation(
         "stream_mix",
