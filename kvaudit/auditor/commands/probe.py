@@ -140,7 +140,9 @@ async def _probe(
     """Every target in turn; without ``--json`` each result is printed when it is there."""
     nodes: list[NodeSeen] = []
     results: list[Result] = []
-    budget = runner.Budget(seconds=_seconds(given, permission), connections=flags.CONNECTIONS)
+    budget = runner.Budget(
+        seconds=_seconds(given, permission), connections=flags.CONNECTIONS, waited_for=given.timeout is None
+    )
     for target in targets:
         run = runner.run(target, checks, budget=budget, permission=permission)
         async for event in run:

@@ -24,9 +24,6 @@ from kvaudit.auditor.transport import Client, KeyForElsewhere
 UNREAD_PAGE = 64
 """Tokens assumed for a page that no node shows: the largest common size (sglang.md 1.11)."""
 
-IDLE_SHARE = 0.1
-"""Of a run's time, at most, in which the target is left alone: what expires while nobody asks is seen afterwards."""
-
 
 @dataclass(frozen=True, slots=True)
 class Permission:
@@ -36,8 +33,8 @@ class Permission:
     the markers and decoys of the last 30 days (read back with `kvaudit.auditor.text.markers.live`): one that
     surfaces now is a hit as well. ``planted`` is told every marker before it is sent, and ``spent`` counts
     while the run goes on: whoever keeps them may look at any moment. ``replayed`` are the
-    lengths in tokens of an earlier run that failed: they are asked again, wherever the limit is now. ``seconds`` is
-    the time that the run has, of which a tenth may pass in silence (None = unknown: none does)."""
+    lengths in tokens of an earlier run that failed: they are asked again, wherever the limit is now. ``idle`` are
+    the seconds, in all, in which the target may be left alone: what expires while nobody asks is seen afterwards."""
 
     consent: bool = False
     prompt_tokens: int | None = None
@@ -49,7 +46,7 @@ class Permission:
     replayed: tuple[int, ...] = ()
     planted: Callable[[Marker], None] = lambda marker: None
     spent: TokenUsage | None = None  # None = a count of the run's own
-    seconds: float | None = None
+    idle: float = 0.0
 
 
 SIZES = (
@@ -168,7 +165,7 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         consent=permission.consent or target.consent,
         draw=draw,
         wording=draw_wording(draw),
-        idle_allowance=IDLE_SHARE * (permission.seconds or 0.0),
+        idle_allowance=permission.idle,
         spent=spent,
         seal=permission.seal,
         stopped=permission.stopped,

@@ -38,6 +38,10 @@ SHARE = 0.8
 """Of the time that is left, what reading may take: a node's own sentence beats the run's deadline."""
 
 
+SHORT_PAUSES = 15.0
+"""Seconds, in all, where somebody waits for the run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Ceilings of one run."""
@@ -47,6 +51,12 @@ class Budget:
     node_seconds: float = 10.0  # deadline for reading one node
     concurrency: int = 64  # nodes read at once
     connections: int = 2  # fresh connections over which a node is read: several processes may answer in turn
+    waited_for: bool = False  # somebody sits before it, and ``seconds`` is only a ceiling: pauses are short
+
+    @property
+    def idle(self) -> float:
+        """Seconds of a run, at most, in which the target is left alone: a tenth of its time."""
+        return min(0.1 * self.seconds, SHORT_PAUSES if self.waited_for else self.seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +234,7 @@ async def _probe_set(
 
     if budget.prompt_tokens is not None:
         given = replace(given, prompt_tokens=budget.prompt_tokens)
-    allowed = replace(given, stopped=stopped, seconds=budget.seconds)
+    allowed = replace(given, stopped=stopped, idle=budget.idle)
     return await open_clients.enter_async_context(ProbeSet(target, allowed, reread))
 
 

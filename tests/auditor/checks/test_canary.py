@@ -399,7 +399,7 @@ def test_a_server_that_reads_anothers_pages_at_some_places_of_some_prompts_is_fo
 
 def test_a_whole_healthy_night() -> None:
     """It costs about what was named, finds phrases in windows too, and is silent for at most a tenth of its time."""
-    permission = Permission(consent=True, seed=2, seconds=1_000.0)
+    permission = Permission(consent=True, seed=2, idle=100.0)
     result, seen, prober = in_lab("canary", ["healthy"], permission=permission, prefill_pool=16_384)
     assert result.verdict is PASS, result.summary
     assert result.measures["effective_trials"] > 15
