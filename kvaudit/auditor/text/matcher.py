@@ -105,7 +105,8 @@ class Matcher:
     def find(self, text: str, *, own: Marker | None = None) -> list[Match]:
         """The longest run of every marker other than ``own`` that reaches 3 words (5 for garbled
         ones), longest first. ``own`` is the marker that this very request carried."""
-        answer = normal_words(text)
+        said = plain(text)
+        answer = _WORD.findall(said)
         longest: dict[int, Match] = {}
         for at in range(len(answer) - 1):
             for marker, first in self._starts.get((answer[at], answer[at + 1]), ()):
@@ -118,7 +119,8 @@ class Matcher:
                 if run >= SUSPICIOUS_RUN and (known is None or run > known.run):
                     longest[id(marker)] = Match(marker, run, first, at)
         found = list(longest.values())
-        for search in (self._garbled(answer, own), self._scattered(answer, own), self._in_letters(text, own)):
+        places = self._places(answer, own)
+        for search in (self._garbled(answer, places), self._scattered(places), self._in_letters(said, own)):
             known_markers = {id(match.marker) for match in found if match.hit}
             found = [
                 *found,
@@ -132,21 +134,28 @@ class Matcher:
             found = self._words.get(word[:-1])
         return found or ()
 
-    def _scattered(self, answer: list[str], own: Marker | None) -> Iterable[Match]:
-        """Markers of which five words stand in their order with at most two others between, or all six close together:
-        one match each."""
-        met: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        markers: dict[int, Marker] = {}
+    def _places(self, answer: list[str], own: Marker | None) -> list[tuple[int, Marker, int]]:
+        """Where a word of a marker other than ``own`` stands: (place in the answer, marker, index of its word)."""
+        places: list[tuple[int, Marker, int]] = []
         left = GARBLED_LOOKS
         for at, word in enumerate(answer):
             found = self._looked_up(word)
             left -= len(found)
             if left < 0:
                 break
-            for marker, index in found:
-                if own is None or marker.words != own.words:
-                    markers[id(marker)] = marker
-                    met[id(marker)].append((at, index))
+            places += (
+                (at, marker, index) for marker, index in found if own is None or marker.words != own.words
+            )
+        return places
+
+    def _scattered(self, found: Iterable[tuple[int, Marker, int]]) -> Iterable[Match]:
+        """Markers of which five words stand in their order with at most two others between, or all six close together:
+        one match each."""
+        met: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        markers: dict[int, Marker] = {}
+        for at, marker, index in found:
+            markers[id(marker)] = marker
+            met[id(marker)].append((at, index))
         for key, places in met.items():
             if len({index for _, index in places}) < SCATTERED_RUN:
                 continue
@@ -154,9 +163,9 @@ class Matcher:
             if run >= SCATTERED_RUN:
                 yield Match(markers[key], run, 0, places[0][0], fuzzy=True)
 
-    def _in_letters(self, text: str, own: Marker | None) -> Iterable[Match]:
+    def _in_letters(self, said: str, own: Marker | None) -> Iterable[Match]:
         """Four words of a marker by their letters alone: written as one, letter by letter, or cut by a tokenizer."""
-        letters = _NO_LETTER.sub("", plain(text))
+        letters = _NO_LETTER.sub("", said)
         seen: set[int] = set()
         for at in range(len(letters) - _GLUED_KEY):
             for marker, first, joined in self._glued.get(letters[at : at + _GLUED_KEY], ()):
@@ -166,28 +175,22 @@ class Matcher:
                     seen.add(id(marker))
                     yield Match(marker, GLUED_RUN, first, at)
 
-    def _garbled(self, answer: list[str], own: Marker | None) -> Iterable[Match]:
+    def _garbled(self, answer: list[str], places: Iterable[tuple[int, Marker, int]]) -> Iterable[Match]:
         """Runs of 5 or more whose words are each at most one edit off, around one word that came
         through exactly: the cost grows with the markers that share a word, not with all of them."""
         seen: set[int] = set()
-        left = GARBLED_LOOKS
-        for at, word in enumerate(answer):
-            found = self._looked_up(word)
-            left -= len(found)
-            if left < 0:
-                return
-            for marker, index in found:
-                if id(marker) in seen or (own is not None and marker.words == own.words):
-                    continue
-                back = _fuzzy_run(
-                    marker.words[index::-1],
-                    answer[at : at - len(marker.words) if at >= len(marker.words) else None : -1],
-                )
-                first, start = index - back + 1, at - back + 1
-                run = back - 1 + _fuzzy_run(marker.words[index:], answer[at : at + len(marker.words)])
-                if run >= FUZZY_RUN:
-                    seen.add(id(marker))
-                    yield Match(marker, run, first, start, fuzzy=True)
+        for at, marker, index in places:
+            if id(marker) in seen:
+                continue
+            back = _fuzzy_run(
+                marker.words[index::-1],
+                answer[at : at - len(marker.words) if at >= len(marker.words) else None : -1],
+            )
+            first, start = index - back + 1, at - back + 1
+            run = back - 1 + _fuzzy_run(marker.words[index:], answer[at : at + len(marker.words)])
+            if run >= FUZZY_RUN:
+                seen.add(id(marker))
+                yield Match(marker, run, first, start, fuzzy=True)
 
 
 def _in_order(places: Sequence[tuple[int, int]]) -> int:
