@@ -70,7 +70,7 @@ def binomial_limit(trials: int, rate: float, confidence: float = 0.99) -> int:
         raise ValueError("trials is not negative and rate a share between 0 and 1")
     cumulative = 0.0
     for count in range(trials + 1):
-        cumulative += math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
+        cumulative += _chance_of(count, trials, rate)
         if cumulative >= confidence:
             return count
     return trials
@@ -103,13 +103,16 @@ def stratified_greater(tables: Sequence[tuple[int, int, int, int]]) -> float:
 def at_least(hits: int, trials: int, rate: float) -> float:
     """P(X >= hits) for X ~ Binomial(trials, rate)."""
     _count(hits, trials)
-    return min(
-        1.0,
-        math.fsum(
-            math.comb(trials, count) * rate**count * (1 - rate) ** (trials - count)
-            for count in range(hits, trials + 1)
-        ),
-    )
+    return min(1.0, math.fsum(_chance_of(count, trials, rate) for count in range(hits, trials + 1)))
+
+
+def _chance_of(count: int, trials: int, rate: float) -> float:
+    """P(X = count) for X ~ Binomial(trials, rate). By logarithms: thousands of trials have more ways than a float
+    holds."""
+    if rate in (0.0, 1.0):
+        return float(count == trials * rate)
+    ways = math.lgamma(trials + 1) - math.lgamma(count + 1) - math.lgamma(trials - count + 1)
+    return math.exp(ways + count * math.log(rate) + (trials - count) * math.log1p(-rate))
 
 
 def fisher_greater(hits: int, trials: int, control_hits: int, control_trials: int) -> float:

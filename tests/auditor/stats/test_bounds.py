@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from kvaudit.auditor.stats.bounds import (
+    at_least,
     binomial_limit,
     critical_count,
     fisher_greater,
@@ -118,3 +119,12 @@ def test_one_stratum_is_fishers_test_and_several_are_exact_together() -> None:
     assert stratified_greater([(0, 0, 0, 40), (0, 60, 0, 0)]) == 1.0
     # one way babbles always, the other never: unequal shares of them are no excess
     assert stratified_greater([(30, 30, 10, 10), (0, 10, 0, 30)]) == pytest.approx(1.0)
+
+
+def test_tails_of_thousands_of_trials_agree_with_scipy() -> None:
+    for trials, rate in ((12, 0.2), (600, 0.03), (5_000, 0.2), (5_000, 0.5)):
+        known = stats.binom(trials, rate)
+        for hits in (0, 1, trials // 5, trials // 2, trials):
+            assert at_least(hits, trials, rate) == pytest.approx(known.sf(hits - 1), rel=1e-6, abs=1e-290)
+        assert binomial_limit(trials, rate) == known.ppf(0.99)
+    assert (at_least(0, 9, 0.0), at_least(1, 9, 0.0), at_least(9, 9, 1.0)) == (1.0, 0.0, 1.0)
