@@ -7,7 +7,7 @@ labelled, a look at the target's health after what looks like harm.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from kvaudit.auditor.checks.evidence_source import labelled_evidence
@@ -83,6 +83,25 @@ class Answer:
     prompt: Prompt
 
 
+async def replayed(
+    again: Callable[[str | None], Awaitable[Trial]], draw: Draw, *, shared: int
+) -> bool | None:
+    """Whether an identical prompt, which ``again`` sends with a salt or without, is read now. A fresh salt keeps it out
+    of the cache, whose pages repeat the damage; None where it came from there all the same (more than ``shared`` cached
+    tokens), or may have."""
+    salt: str | None = f"kvaudit-replay-{draw(10**9):09d}"
+    try:
+        found = await again(salt)
+    except ValueError:  # this way of asking carries no salt
+        salt = None
+    if salt is None or found.outcome is Outcome.UNANSWERED:  # or this target does not take one
+        salt = None
+        found = await again(None)
+    if found.cached_tokens is None:
+        return found.nonce if salt else None
+    return found.nonce if found.cached_tokens <= shared else None
+
+
 @dataclass(slots=True)
 class Asker:
     """Asks for one check; ``trials``, ``evidence`` and ``misses`` are its observation's own and grow. ``planned``:
@@ -144,20 +163,12 @@ class Asker:
         return answer.trial
 
     async def _replayed(self, cell: Cell, answer: Answer) -> bool | None:
-        """Whether the identical prompt is read now. A fresh salt keeps it out of the cache, whose pages repeat the
-        damage; None where it came from there all the same, or may have."""
-        repeat, salt = answer.trial.repeat, f"kvaudit-replay-{self.prober.draw(10**9):09d}"
-        try:
-            again = (await self._sent(cell, answer.prompt, REPLAY, repeat, salt)).trial
-        except ValueError:  # this way of asking carries no salt
-            salt = ""
-        if not salt or again.outcome is Outcome.UNANSWERED:  # or this target does not take one
-            salt = ""
-            again = (await self._sent(cell, answer.prompt, REPLAY, repeat, None)).trial
-        cached = again.cached_tokens
-        if cached is None:
-            return again.nonce if salt else None
-        return again.nonce if cached <= self._template_pages(cell.tenant) else None
+        """Whether the identical prompt is read now."""
+
+        async def again(salt: str | None) -> Trial:
+            return (await self._sent(cell, answer.prompt, REPLAY, answer.trial.repeat, salt)).trial
+
+        return await replayed(again, self.prober.draw, shared=self._template_pages(cell.tenant))
 
     async def _compare(self, cell: Cell, repeat: int) -> None:
         compared = self.misses.compared[cell.name] = Compared(cell.tokens)

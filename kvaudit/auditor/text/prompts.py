@@ -146,6 +146,14 @@ class Tail:
     depth: float | None = None
 
 
+LEAST_BARE = 64
+
+
+def bare_tokens(page: int) -> int:
+    """Tokens at the end of a prompt that hold no phrase, at least a page: who reads only these cannot say it."""
+    return max(page, LEAST_BARE)
+
+
 def phrase_tail(draw: Draw, bare: int, wording: Wording = USUAL, depth: float | None = None) -> Tail:
     """Asks for the phrase that the frames before the last ``bare`` tokens repeat: who answers it with the own marker
     read the own pages, and who reads another request's pages says that one's. Never together with a nonce, which a

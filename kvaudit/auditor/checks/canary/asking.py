@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from kvaudit.auditor.checks.asker import CONTROL, REPLAY, replayed
 from kvaudit.auditor.checks.canary.design import LONGEST_TEXT, NONCE, PHRASE, SURFACING, WINDOW, Way
 from kvaudit.auditor.checks.canary.follow_up import note
 from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting, UnknownAnswer
@@ -17,21 +18,16 @@ from kvaudit.auditor.checks.trials import Trial, harmed, trial
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Marker, draw_marker
 from kvaudit.auditor.text.matcher import Match, Matcher, frame_numbers
-from kvaudit.auditor.text.prompts import WINDOW_FRAMES, Tail, draw_leads, draw_nonce, phrase_tail
+from kvaudit.auditor.text.prompts import WINDOW_FRAMES, Tail, bare_tokens, draw_leads, draw_nonce, phrase_tail
 from kvaudit.auditor.text.spelling import Prompt
 
 ANSWER_TOKENS = 128
 """Measured surfacing: .27 at 32 tokens, .63 at 64, 1.00 at 128."""
 
-LEAST_BARE = 64
-"""Tokens at the end of a prompt that hold no phrase, and at least a page: who reads only these cannot say it."""
-
 ENOUGH_WINDOWS = 5
 """Answers after which a model that rarely finds its phrase in a window is not asked that way any more."""
 
 DECOYS = 60
-CONTROL = "control"
-REPLAY = "replay"
 NO_NUMBER = "the text that came back did not contain a record's number"
 NO_FRAME = "how long the planted records are is not known"
 
@@ -116,21 +112,19 @@ class Asking:
         return await self._answer(asked, prompt, reply)
 
     async def again(self, question: Question, answer: Answer) -> bool | None:
-        """Whether the identical prompt is read now. A fresh salt keeps it out of the cache, whose pages repeat the
-        damage; None where it came from there all the same, or may have."""
-        salt: str | None = f"kvaudit-replay-{self._prober.draw(10**9):09d}"
-        try:
+        """Whether the identical prompt is read now."""
+
+        async def sent(salt: str | None) -> Trial:
             reply, noted = await self._send(question, answer.prompt, REPLAY, salt)
-        except ValueError:  # this way of asking carries no salt
-            salt = None
-        if salt is None or noted.outcome is Outcome.UNANSWERED:  # or this target does not take one
-            salt = None
-            reply, noted = await self._send(question, answer.prompt, REPLAY)
+            held.append((reply, noted))
+            return noted
+
+        held: list[tuple[Reply, Trial]] = []
+        read = await replayed(sent, self._prober.draw, shared=self._prober.limits.page)
+        reply, noted = held[-1]
         asked = Asked(noted, answer.asked.mode, answer.asked.stream, answer.asked.tail)
         await self._answer(asked, answer.prompt, reply)
-        if noted.cached_tokens is None:
-            return noted.nonce if salt else None
-        return noted.nonce if noted.cached_tokens <= self._prober.limits.page else None
+        return read
 
     async def _send(
         self, question: Question, prompt: Prompt, name: str, salt: str | None = None
@@ -185,7 +179,7 @@ class Asking:
         if tail == NONCE:
             return draw_nonce(prober.draw, without=marker.words).tail
         depth = prober.draw(FINE) / FINE if tail == WINDOW else None
-        return phrase_tail(prober.draw, max(prober.limits.page, LEAST_BARE), prober.wording, depth)
+        return phrase_tail(prober.draw, bare_tokens(prober.limits.page), prober.wording, depth)
 
     def _plant(self, marker: Marker, prompt: Prompt) -> None:
         """Live from before it is sent."""
@@ -193,7 +187,7 @@ class Asking:
         self._seen.planted.append(marker)
         if prompt.frame_tokens:
             self._frames[marker] = prompt.frame_tokens
-            self._phrase_fits = 5 * prompt.frame_tokens // 4 + max(self._prober.limits.page, LEAST_BARE)
+            self._phrase_fits = 5 * prompt.frame_tokens // 4 + bare_tokens(self._prober.limits.page)
 
     def _sighting(self, match: Match, asked: Asked, text: str) -> Sighting:
         marker: Marker = match.marker

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from kvaudit.auditor.checks.asker import REPEATS
 from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen
 from kvaudit.auditor.checks.misses import Compared, Miss, Misses, MissKind
 from kvaudit.auditor.checks.trials import Trial
 
-REPEATS = 10
 MOST_FOLLOWED = 6
 """Misses of one way and tail, after which a model that also misses one short prompt of ten is not asked again for each:
 their number is compared all the same."""

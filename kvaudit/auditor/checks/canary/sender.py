@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kvaudit.auditor.checks.canary.asking import CONTROL, Answer, Asking, Cell, Question
+from kvaudit.auditor.checks.asker import CONTROL
+from kvaudit.auditor.checks.canary.asking import Answer, Asking, Cell, Question
 from kvaudit.auditor.checks.canary.design import PHRASES, SURFACING, Round, Way
 from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
 from kvaudit.auditor.checks.canary.seen import CanarySeen

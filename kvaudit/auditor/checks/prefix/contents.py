@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.stats.bounds import binomial_limit, fisher_greater
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker
-from kvaudit.auditor.text.prompts import Needle, Tail, draw_needles, phrase_tail
+from kvaudit.auditor.text.prompts import Needle, Tail, bare_tokens, draw_needles, phrase_tail
 
 SHORT, MIDDLE = 1_000, 4_000
 QUESTIONS = 4
@@ -26,7 +26,6 @@ ROOM = 64
 
 FAIL, OPEN = 0.001, 0.01
 DEPTHS = (0.2, 0.5, 0.8)
-LEAST_BARE = 64
 
 FRESH, HIT, TIER = "fresh", "hit", "tier hit"
 
@@ -49,7 +48,7 @@ class Text:
 
     def asking(self, question: int, draw: Draw, page: int) -> Tail:
         """A fact or the own phrase in turn, after a page that holds neither."""
-        bare = max(page, LEAST_BARE)
+        bare = bare_tokens(page)
         if question % 2:
             return phrase_tail(draw, bare)
         return replace(self.needles[question // 2 % len(self.needles)].tail, bare=bare)
