@@ -474,6 +474,44 @@ def test_a_server_that_forgets_at_some_lengths_does_not_pass() -> None:
     assert "run coherence" in result.summary
 
 
+def test_a_miss_without_a_short_prompt_beside_it_is_no_pass() -> None:
+    seen = rounds()
+    changed(seen, -1, nonce=False)
+    assert judged("canary", recounted(seen)).verdict is PASS
+
+    for one in seen.misses.values():
+        one.controls.clear()
+    result = judged("canary", seen)
+    assert result.verdict is OPEN
+    assert "no short prompt was asked in the same way" in result.summary
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_short_prompts_are_asked_where_a_miss_has_none_beside_it(read: bool) -> None:
+    """In a run's first answers a way may have none; they decide whether the miss is followed up at all."""
+    seen, sent = CanarySeen(LIMITS, (A, B)), []
+    missed = Asked(seen_as("edge", 4_097, nonce=False), IDS, True, NONCE)
+    misses = misses_of(seen, missed)
+
+    async def fresh() -> Trial:
+        sent.append("fresh")
+        return seen_as("edge", 4_097)
+
+    async def short() -> Trial:
+        sent.append("short")
+        control = seen_as(CONTROL, 512, nonce=read)
+        count(seen, replace(missed, trial=control), control=True)
+        return control
+
+    async def replay() -> bool | None:
+        sent.append("replay")
+        return False
+
+    asyncio.run(follow_up(misses, missed.trial, Ways(fresh, short, replay), above=False))
+    assert sent == ["short"] * 3 + (["replay", "fresh"] if read else [])
+    assert misses.control_lost is not read
+
+
 @pytest.mark.parametrize(
     ("outcomes", "left"),
     [

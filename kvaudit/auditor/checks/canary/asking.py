@@ -81,7 +81,7 @@ class Asking:
         self._matcher = Matcher([*seen.decoys, *prober.earlier])
         self._sent = 0
         self._frames: dict[Marker, int] = {}  # tokens of a frame, where known
-        self._phrase_fits = 0  # tokens from which a prompt holds its phrase before its last page
+        self.phrase_fits = 0  # tokens from which a prompt holds its phrase before its last page
 
     async def ask(self, question: Question, *, repeated: bool = False) -> Answer:
         """A fresh prompt. ``repeated``: it is no trial of its round any more."""
@@ -166,7 +166,7 @@ class Asking:
     def _fitting(self, tail: str, mode: Mode, tokens: int) -> str:
         """A nonce where a prompt is too short to hold a phrase before its last page; frames everywhere where the model
         does not find those of a window."""
-        if tail == NONCE or tokens < self._phrase_fits:
+        if tail == NONCE or tokens < self.phrase_fits:
             return NONCE
         if tail == WINDOW:
             found = [one.surfaced for one in self._seen.asked if (one.mode, one.tail) == (mode.value, WINDOW)]
@@ -187,7 +187,7 @@ class Asking:
         self._seen.planted.append(marker)
         if prompt.frame_tokens:
             self._frames[marker] = prompt.frame_tokens
-            self._phrase_fits = 5 * prompt.frame_tokens // 4 + bare_tokens(self._prober.limits.page)
+            self.phrase_fits = 5 * prompt.frame_tokens // 4 + bare_tokens(self._prober.limits.page)
 
     def _sighting(self, match: Match, asked: Asked, text: str) -> Sighting:
         marker: Marker = match.marker

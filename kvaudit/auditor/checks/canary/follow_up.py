@@ -17,6 +17,10 @@ their number is compared all the same."""
 
 OFTEN = 0.1
 
+FIRST_CONTROLS = 3
+"""Short prompts where a miss is the first answer of its way and tail: a few requests, and one that is read is enough
+for the rules of misses to hold."""
+
 Fresh = Callable[[], Awaitable[Trial]]
 Replay = Callable[[], Awaitable[bool | None]]
 
@@ -44,7 +48,10 @@ def note(seen: CanarySeen, asked: Asked, *, control: bool) -> None:
 
 
 async def follow_up(misses: Misses, missed: Trial, ways: Ways, *, above: bool) -> None:
-    """Ask the identical prompt and a fresh one; ten at this length beside ten short ones where both miss."""
+    """Ask the identical prompt and a fresh one; ten at this length beside ten short ones where both miss. Short ones
+    first where none was asked this way yet, since a miss says nothing without them."""
+    for _ in range(0 if misses.controls else FIRST_CONTROLS):
+        await ways.short()
     known = len(misses.found) >= MOST_FOLLOWED and misses.control_rate > OFTEN
     if misses.differs or misses.control_lost or known:
         misses.add(Miss(missed, above=above))

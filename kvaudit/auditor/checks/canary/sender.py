@@ -143,12 +143,12 @@ class CanarySender:
 
     def _ways(self, question: Question, answer: Answer) -> Ways:
         longest = self._prober.limits.longest_safe or CONTROL_TOKENS
+        control = Cell(CONTROL, min(max(CONTROL_TOKENS, self._asking.phrase_fits), longest))
 
         async def fresh() -> Trial:
             return (await self._asked(question, repeated=True)).asked.trial
 
         async def short() -> Trial:
-            control = Cell(CONTROL, min(CONTROL_TOKENS, longest))
             return (await self._asked(replace(question, cell=control), repeated=True)).asked.trial
 
         async def replay() -> bool | None:

@@ -162,8 +162,14 @@ def _unread_above(seen: CanarySeen) -> str:
 def _missed(seen: CanarySeen) -> str:
     """Why answers that did not give what their prompt asked for forbid a pass, "" where they do not."""
     for (mode, tail), misses in sorted(seen.misses.items()):
-        if misses.controls and (reason := misses.why_no_pass):
-            return f"{reason.rstrip('.')} ({mode}, asked for their {tail}; run coherence)."
+        how = f"({mode}, asked for their {tail}; run coherence)."
+        if misses.missed and not misses.controls:
+            return (
+                f"{misses.missed} of {misses.answers} answers did not give what their own prompt asked for, and no "
+                f"short prompt was asked in the same way that they could be compared with {how}"
+            )
+        if reason := misses.why_no_pass:
+            return f"{reason.rstrip('.')} {how}"
     judged = [one for one in seen.trials if one.nonce is not None]
     if judged and sum(one.missed for one in judged) > len(judged) / 2:
         return "most answers did not give what their own prompt asked for, short ones neither."
