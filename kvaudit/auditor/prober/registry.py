@@ -71,11 +71,15 @@ class Registry:
         self, said: Mapping[str, str], contents: Contents, *, tenant: str, tokens: int
     ) -> tuple[Trace, ...]:
         """What of other requests stands in an answer. ``said``: where -> text. Kept in ``traces`` as well."""
+        given: set[tuple[str, str]] = set()
         found = [
             trace
             for where, text in said.items()
             if text
-            for trace in self._in(text, where, contents, tenant, tokens)
+            for trace in (
+                *self._markers(text, where, contents, tenant, tokens),
+                *self._words(text, where, contents, tenant, tokens, given),
+            )
         ]
         self.traces.extend(found)
         self.leaks += any(trace.verified and not trace.decoy for trace in found)
@@ -87,13 +91,21 @@ class Registry:
         self.guesses.clear()
         self.leaks = 0
 
-    def _in(self, text: str, where: str, contents: Contents, tenant: str, tokens: int) -> Iterator[Trace]:
+    def _markers(
+        self, text: str, where: str, contents: Contents, tenant: str, tokens: int
+    ) -> Iterator[Trace]:
         for match in self._matcher.find(text, own=contents.marker):
             yield self._marker(match, where, tenant, tokens)
+
+    def _words(
+        self, text: str, where: str, contents: Contents, tenant: str, tokens: int, given: set[tuple[str, str]]
+    ) -> Iterator[Trace]:
+        """``given``: (key, word) that the answer has given already. A model that repeats itself guesses once."""
         own = contents.words
         for kind, key, word in _given(text, contents):
-            if word in own or word not in _listed():
+            if word in own or word not in _listed() or (key, word) in given:
                 continue
+            given.add((key, word))
             self.guesses.append(self._live[key] / len(_listed()))
             if not (planted := self._by_key.get((key, word))):
                 continue

@@ -81,6 +81,19 @@ def test_words_of_the_list_that_nobody_was_sent_are_counted_as_guesses() -> None
     assert len(registry.traces) == 1
 
 
+def test_a_word_that_an_answer_repeats_is_one_guess() -> None:
+    """Of one that lost itself in a loop, or says the same in its text and beside it."""
+    registry = Registry()
+    registry.plant(OTHER, "tenant-b")
+    registry.search(
+        {"text": "pomfret, code Q: pomfret, code Q: pomfret", "logprobs": "code Q: pomfret"},
+        OWN,
+        tenant="tenant-a",
+        tokens=900,
+    )
+    assert len(registry.guesses) == len(registry.traces) == 1
+
+
 def test_a_phrase_is_own_by_four_of_its_words() -> None:
     asked = Contents(OURS, phrase_tail(lambda below: 42, 64))
     assert asked.tail.text == " Record 0042. The audit phrase is:"
