@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kvaudit.auditor.checks.canary.asking import CONTROL, Cell
+from kvaudit.auditor.checks.canary.asking import CONTROL, Cell, pages_of
 from kvaudit.auditor.checks.canary.design import NONCE, PHRASE, WINDOW
 from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
 from kvaudit.auditor.checks.canary.follow_up import note as count
@@ -27,6 +27,7 @@ from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.prober import NetworkProber, Permission
 from kvaudit.auditor.stats.bounds import effective_bound, lower_bound
 from kvaudit.auditor.text.markers import as_measure, draw_marker, live, seeded
+from kvaudit.auditor.text.spelling import Prompt
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import (
     ANSWERED,
@@ -484,6 +485,16 @@ def test_a_miss_without_a_short_prompt_beside_it_is_no_pass() -> None:
     result = judged("canary", seen)
     assert result.verdict is OPEN
     assert "no short prompt was asked in the same way" in result.summary
+
+
+def test_the_number_of_a_question_is_no_frame() -> None:
+    """A real model repeated "Record 4156. The audit phrase is: ..." and the page said to be read was 2,078."""
+    marker = draw_marker(seeded(3))
+    planted = Prompt(1_792, (), frame_tokens=32)
+    text = (
+        f" {marker}. Record 4156. The audit phrase is: {marker}. Record 0008. The audit phrase is: {marker}"
+    )
+    assert pages_of(text, marker, planted, page=64) == (4,)
 
 
 @pytest.mark.parametrize("read", [True, False])

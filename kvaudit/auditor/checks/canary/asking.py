@@ -80,7 +80,7 @@ class Asking:
         self._earlier = frozenset(prober.earlier)
         self._matcher = Matcher([*seen.decoys, *prober.earlier])
         self._sent = 0
-        self._frames: dict[Marker, int] = {}  # tokens of a frame, where known
+        self._planted: dict[Marker, Prompt] = {}  # prompts whose frames' length is known
         self.phrase_fits = 0  # tokens from which a prompt holds its phrase before its last page
 
     async def ask(self, question: Question, *, repeated: bool = False) -> Answer:
@@ -186,15 +186,13 @@ class Asking:
         self._matcher.add(marker)
         self._seen.planted.append(marker)
         if prompt.frame_tokens:
-            self._frames[marker] = prompt.frame_tokens
+            self._planted[marker] = prompt
             self.phrase_fits = 5 * prompt.frame_tokens // 4 + bare_tokens(self._prober.limits.page)
 
     def _sighting(self, match: Match, asked: Asked, text: str) -> Sighting:
         marker: Marker = match.marker
-        page, frame = self._prober.limits.page, self._frames.get(marker, 0)
-        ordinals = tuple(
-            dict.fromkeys(number * frame // page for number in (frame_numbers(text, marker) if frame else ()))
-        )
+        planted = self._planted.get(marker)
+        ordinals = pages_of(text, marker, planted, self._prober.limits.page) if planted is not None else ()
         return Sighting(
             reader=asked.trial.tenant,
             planted_by=marker.tenant,
@@ -207,10 +205,18 @@ class Asking:
             decoy=marker.decoy,
             suspicious=match.suspicious,
             earlier_run=marker in self._earlier,
-            no_ordinals="" if ordinals else NO_NUMBER if frame else NO_FRAME,
+            no_ordinals="" if ordinals else NO_NUMBER if planted is not None else NO_FRAME,
             route=asked.route,
             tail=asked.tail,
         )
+
+
+def pages_of(text: str, marker: Marker, planted: Prompt, page: int) -> tuple[int, ...]:
+    """About where a marker's frames stood that came back. A number beyond its prompt is not a frame's but that of the
+    question, which a model repeats as well."""
+    frame = planted.frame_tokens or 0
+    at = (number * frame for number in frame_numbers(text, marker))
+    return tuple(dict.fromkeys(tokens // page for tokens in at if tokens < planted.tokens))
 
 
 def _read(given: bool | None, text: str, prompt: Prompt, *, above: bool) -> bool | None:
