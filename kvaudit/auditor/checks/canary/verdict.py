@@ -167,13 +167,6 @@ def _missed(seen: CanarySeen) -> str:
     return ""
 
 
-def _doubt(seen: CanarySeen) -> str:
-    """Why this run forbids a pass of all runs together, "" where it only shows too little by itself."""
-    if any(one.suspicious for one in seen.sightings):
-        return "runs of three marker words appeared and did not come back in ten repeats"
-    return _missed(seen) or _unread_above(seen)
-
-
 def _left_out(seen: CanarySeen) -> str:
     if not seen.left_out:
         return ""
@@ -252,7 +245,6 @@ def _measures(seen: CanarySeen, share: float | None, bound: float) -> dict[str, 
         "bound": round(bound, 5),
         "confidence": 0.95,
         "hits": [_shown(one) for one in seen.sightings if one.verified],
-        "doubt": _doubt(seen),
         "suspicious": sum(one.suspicious for one in seen.sightings),
         "decoys_met": sum(one.decoy for one in seen.sightings),
         "earlier_markers": seen.earlier,
