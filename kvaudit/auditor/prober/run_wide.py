@@ -59,9 +59,9 @@ def _worse(
 ) -> Result:
     if result.verdict is Verdict.FAIL and result.severity == "critical":
         return result
-    if any(trace.decoy for trace in traces):
+    leaked = [one for one in traces if one.verified and not one.decoy] or _answers_of_others(traces, guesses)
+    if not leaked and any(trace.decoy and trace.verified for trace in traces):
         return replace(result, verdict=Verdict.ERROR, severity="", summary=MATCHER, next=REPORT)
-    leaked = [trace for trace in traces if trace.verified] or _answers_of_others(traces, guesses)
     if leaked:
         return replace(
             result,
@@ -110,8 +110,9 @@ def _sentence(leaked: Sequence[Trace]) -> str:
 
 def _suspicion(trace: Trace) -> str:
     if trace.kind == "marker":
+        whose = "a marker that nobody was sent" if trace.decoy else "another request's marker"
         return (
-            f"{trace.run} words of another request's marker came back in a row in the answer to a prompt of "
+            f"{trace.run} words of {whose} came back in a row in the answer to a prompt of "
             f"{trace.tokens:,} tokens, and four decide."
         )
     return f"the answer to a prompt of {trace.tokens:,} tokens gave the {trace.kind} of another request."
