@@ -196,8 +196,9 @@ class Misses:
         if not self.missed or not self.control_lost:
             return ""
         return (
-            f"{self.missed} of {self.answers} answers did not give what their own prompt asked for, and no short prompt "
-            "was read either, so nothing says whether they were: a model too weak for this question, or pages of others."
+            f"{self.missed} of {self.answers} answers did not give what their own prompt asked for, and no short "
+            "prompt was read either, so nothing says whether they were: a model too weak for this question, or pages "
+            "of others."
         )
 
     def _too_many(self) -> str:
@@ -230,6 +231,7 @@ class Misses:
             "missed": self.missed,
             "foreign_words": self.foreign,
             **{kind.value: kinds.count(kind) for kind in MissKind},
+            "unexplained": self.unexplained,
             "controls": judged,
             "controls_missed": lost,
             "controls_explained": self.controls_explained,

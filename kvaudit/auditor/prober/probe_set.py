@@ -16,7 +16,7 @@ from kvaudit.auditor.checks.prober_protocol import Stop, Trace
 from kvaudit.auditor.checks.trials import needed
 from kvaudit.auditor.prober.calibration import CannotAsk
 from kvaudit.auditor.prober.network import NetworkProber
-from kvaudit.auditor.prober.run_wide import judged
+from kvaudit.auditor.prober.run_wide import RunMisses, judged
 from kvaudit.auditor.prober.session_wire import session_for
 from kvaudit.auditor.prober.setup import Permission, prober_for
 from kvaudit.auditor.prober.silence import Wedge
@@ -38,6 +38,7 @@ class ProbeSet:
         self._why_not = self._needs = ""
         self._before: Mapping[str, Fingerprint] = {}
         self._processes: Mapping[str, str] = {}
+        self._misses = RunMisses()
         self._asking = ""  # the check whose answers the prober holds
         self._ended = ""
         self._next = "Resolve what ended the set, then run it again."
@@ -77,7 +78,8 @@ class ProbeSet:
         self._prober.registry.traces.extend(calibrated)
         self._asking = check_id
         seen = await check.observe(asked)
-        result = await self._look_after(check_id, self._judged(check.judge(seen, asked)))
+        result = self._misses.judged(self._judged(check.judge(seen, asked)))
+        result = await self._look_after(check_id, result)
         if self._prober.slowed and result.verdict is not Verdict.FAIL:
             result = replace(result, warn=True, summary=f"{result.summary} {self._prober.slowed}")
         return result
