@@ -275,7 +275,7 @@ def test_a_customers_text_that_leaks_is_sealed_and_nowhere_else(
         sealed.append(text)
         return b"\x00" * len(text)
 
-    permission = Permission(consent=True, seed=7, seal=seal)
+    permission = Permission(consent=True, seed=7, seal=seal, prompt_tokens=120_000)
     nodes, results = audited([check], ["stale_pages"], permission=permission, meddle=labs.append)
     pieces = [SECRET[at : at + 8].encode() for at in range(len(SECRET) - 8)]
     assert any(piece in text for piece in pieces for text in sealed), (
