@@ -10,6 +10,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Plan, Result, Run, RunState
 from kvaudit.server.audits.schedule.defaults import Missing as WaitingCheck
 from kvaudit.server.audits.schedule.defaults import missing_for
+from kvaudit.server.audits.state import standing
 from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
 from kvaudit.server.audits.state.status import status_of
 from kvaudit.server.audits.state.tiers import Assessment
@@ -17,6 +18,7 @@ from kvaudit.server.fleet.models import Consent, Deployment, FingerprintChange, 
 from kvaudit.server.fleet.session_approval import held_back
 from kvaudit.server.incidents.assessments import assessment
 from kvaudit.server.web.kit.parts import checks
+from kvaudit.server.web.kit.parts.accumulated_evidence import AccumulatedEvidence, accumulated_of
 from kvaudit.server.web.kit.parts.audit_kinds import able_active
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_of
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
@@ -67,6 +69,7 @@ class DeploymentPage:
     mechanism: Mechanism | None  # behind a fail
     checks: Sequence[CheckRow]
     bar: PoolBar | None
+    evidence: AccumulatedEvidence | None  # of the canary's runs
     nodes: Sequence[NodeRow]
     changes: Sequence[FingerprintChange]
     plans: Sequence[Plan]
@@ -103,6 +106,7 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
         mechanism=_mechanism(status, results),
         checks=[_check_row(now, results) for now in status.checks.values()],
         bar=from_measures(measures),
+        evidence=_accumulated(status, results),
         nodes=nodes,
         changes=list(
             FingerprintChange.objects.filter(deployment=deployment).select_related("node")[:RECENT_CHANGES]
@@ -133,6 +137,16 @@ def _results(status: DeploymentStatus) -> dict[int | None, Result]:
     return {result.pk: result for result in Result.objects.filter(pk__in=ids)}
 
 
+def _accumulated(status: DeploymentStatus, results: dict[int | None, Result]) -> AccumulatedEvidence | None:
+    """None where it has expired: it was of a build, or of weeks, that are over."""
+    found = (
+        accumulated_of(results.get(now.result_id))
+        for now in status.checks.values()
+        if now.check in standing.ACCUMULATING and not now.expired
+    )
+    return next(filter(None, found), None)
+
+
 def _mechanism(status: DeploymentStatus, results: dict[int | None, Result]) -> Mechanism | None:
     if status.verdict is not Verdict.FAIL:
         return None
@@ -145,7 +159,9 @@ def _check_row(now: CheckNow, results: dict[int | None, Result]) -> CheckRow:
     return CheckRow(
         now=now,
         title=checks.title(now.check),
-        next_step=result.next_step if result is not None and now.verdict is not Verdict.PASS else "",
+        next_step=standing.next_step(result)
+        if result is not None and now.verdict is not Verdict.PASS
+        else "",
     )
 
 
