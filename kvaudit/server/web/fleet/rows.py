@@ -68,7 +68,7 @@ def _controls(row: FleetRow) -> str:
     if row.controls is None:
         return '<span class="unknown">unknown</span>'
     met, total = row.controls
-    address = reverse("deployment", args=[row.slug])
+    address = reverse("deployment-checks", args=[row.slug])
     return f'<a href="{escape(address)}#checklist">{met} of {total}</a>'
 
 

@@ -131,7 +131,7 @@ def _probes(user: User) -> SettingLine:
     several = f"{_n(found['some'], 'deployment')} paused"
     state = "paused everywhere" if found["fleet"] else several if found["some"] else "not paused"
     return SettingLine(
-        "Pause of active probes",
+        "Pause of active checks",
         "Stops every check that sends prompts before its next request.",
         state,
         f"{reverse('plans')}#probes",

@@ -200,7 +200,7 @@ def test_an_incident_is_above_the_table_with_its_action(people, pair):
 def test_controls_are_said_beside_the_status(people, pair):
     builders.a_state(pair, PASS)
     page = page_text(people.viewer.get("/"))
-    assert re.search(r'<a href="/d/chat-large/#checklist">\d of 9</a>', page)
+    assert re.search(r'<a href="/d/chat-large/checks/#checklist">\d of 9</a>', page)
 
 
 def test_queries_do_not_grow_with_the_fleet(people):
