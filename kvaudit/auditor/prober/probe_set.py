@@ -215,8 +215,10 @@ def _processes(nodes: Sequence[NodeSeen]) -> dict[str, str]:
 
 
 def _belongs_to_neither(result: Result, what: str, change: str) -> Result:
+    """``result`` without a verdict, and without anything that could be added up."""
     return replace(
         result,
+        measures={name: value for name, value in result.measures.items() if name != "evidence"},
         verdict=Verdict.INCONCLUSIVE,
         severity="",
         warn=True,

@@ -5,7 +5,7 @@ A check concludes about what it asked. That a stranger's text came back is decid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +40,23 @@ def judged(
     foreign answers than guessing brings (``guesses``: `Registry.guesses`), *inconclusive* for fewer, or where more long
     answers than short ones consist of foreign words."""
     result = replace(result, measures={**result.measures, "provenance": _measures(traces, provenance)})
+    worse = _worse(result, traces, provenance, guesses)
+    return result if worse is result else _noted(worse)
+
+
+def _noted(result: Result) -> Result:
+    """What the run adds to the evidence of its build says what was concluded here, too."""
+    evidence = result.measures.get("evidence")
+    if not isinstance(evidence, Mapping):
+        return result
+    leaked = result.verdict is Verdict.FAIL
+    noted = {"hits": max(evidence["hits"], 1)} if leaked else {"doubt": evidence["doubt"] or result.summary}
+    return replace(result, measures={**result.measures, "evidence": {**evidence, **noted}})
+
+
+def _worse(
+    result: Result, traces: Sequence[Trace], provenance: Provenance, guesses: Sequence[float]
+) -> Result:
     if result.verdict is Verdict.FAIL and result.severity == "critical":
         return result
     if any(trace.decoy for trace in traces):

@@ -234,7 +234,7 @@ async def _probe_set(
 
     if budget.prompt_tokens is not None:
         given = replace(given, prompt_tokens=budget.prompt_tokens)
-    allowed = replace(given, stopped=stopped, idle=budget.idle)
+    allowed = replace(given, stopped=stopped, idle=budget.idle, seconds_left=brake.left)
     return await open_clients.enter_async_context(ProbeSet(target, allowed, reread))
 
 

@@ -29,6 +29,25 @@ FACT = replace(NONCE, kind="fact", words=("spanner",))
 OWN = Contents(Marker(("amber", "bishop", "cedar", "dragon", "engine", "falcon")), Nonce("walnut").tail)
 
 
+@pytest.mark.parametrize(
+    ("traces", "hits", "doubt"),
+    [
+        ([], 0, ""),
+        ([MARKER], 1, ""),
+        ([NONCE], 0, "Not shown either way: the answer"),
+        ([NONCE, FACT], 1, ""),
+    ],
+)
+def test_evidence_that_adds_up_says_what_was_concluded(traces: list[Trace], hits: int, doubt: str) -> None:
+    added = {"build": "ab", "hits": 0, "doubt": "", "trials": []}
+    evidence = judged(replace(PASSED, measures={"evidence": added}), traces, Provenance()).measures[
+        "evidence"
+    ]
+    assert (evidence["hits"], evidence["build"]) == (hits, "ab")
+    assert evidence["doubt"].startswith(doubt)
+    assert bool(evidence["doubt"]) is bool(doubt)
+
+
 def answers(controls: int, foreign_controls: int, long: int, foreign: int) -> Provenance:
     found = Provenance()
     for number in range(controls):
