@@ -160,7 +160,11 @@ def _channels(user: User, now: datetime) -> SettingLine:
     last = tried.order_by("-created_at").values("state", "sent_at", "created_at").first()
     if not found["all"]:
         return SettingLine(
-            "Channels", about, "none, so nobody is told", reverse("settings-channels"), attention=True
+            "Channels",
+            about,
+            "alerts are off: no channel configured",
+            reverse("settings-channels"),
+            attention=True,
         )
     state = _n(found["all"], "channel") + _off(found["off"])
     failed = last is not None and last["state"] != Delivery.SENT
