@@ -1,7 +1,10 @@
 """Stands before a real server and swaps parts of prompts for another tenant's: what an engine does that reads
 stale pages, to a model that nobody here wrote.
 
-A part is counted in tokens where the prompt is token ids, else in characters (four a token).
+    bench/_swapped_proxy.py PORT UPSTREAM "all|half|all but the last page|middle" [/v1/completions|/chat/completions]
+
+A part is counted in tokens where the prompt is token ids, else in characters (four a token). With a route only its
+prompts are swapped, and only among each other.
 """
 
 from __future__ import annotations
@@ -41,8 +44,8 @@ def swapped(own: Any, other: Any, how: str, page: int) -> Any:
 
 
 class Proxy:
-    def __init__(self, upstream: str, how: str) -> None:
-        self.how = how
+    def __init__(self, upstream: str, how: str, route: str = "completions") -> None:
+        self.how, self.route = how, route
         self.client = httpx.AsyncClient(base_url=upstream, timeout=400)
         self.last: dict[tuple[str, str], Sequence[Any]] = {}
 
@@ -70,7 +73,7 @@ class Proxy:
             for name in ("authorization", "content-type")
             if name in request.headers
         }
-        if request.method == "POST" and path.endswith("completions"):
+        if request.method == "POST" and path.endswith(self.route):
             document = orjson.loads(body)
             self._meddle(path, headers.get("authorization", ""), document)
             body = orjson.dumps(document)
@@ -83,6 +86,6 @@ class Proxy:
 
 
 if __name__ == "__main__":
-    port, upstream, how = sys.argv[1:4]
-    routes = [Route("/{path:path}", Proxy(upstream, how).handle, methods=["GET", "POST"])]
+    port, upstream, how, *route = sys.argv[1:]
+    routes = [Route("/{path:path}", Proxy(upstream, how, *route).handle, methods=["GET", "POST"])]
     uvicorn.run(Starlette(routes=routes), host="127.0.0.1", port=int(port), log_level="warning")

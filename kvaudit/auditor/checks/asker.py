@@ -235,7 +235,9 @@ class Asker:
         answer = await self.send(cell, number)
         misses.controls.append(answer.trial)
         if answer.trial.missed and misses.control_read:
-            misses.controls_explained += await self._replayed(cell, answer) is False
+            replay = await self._replayed(cell, answer)
+            misses.controls_explained += replay is False
+            misses.controls_flipped += replay is True
         return answer.trial
 
     # -- sending -------------------------------------------------------------------------------

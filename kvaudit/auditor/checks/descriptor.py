@@ -43,6 +43,8 @@ class Check:
     """Tenants whose keys it asks with."""
     packages: tuple[str, ...] = ()
     """Importable names that only kvaudit[stats] installs and that it judges with. Without them it is not asked."""
+    name: str = ""
+    """What pages and messages call it where the id would mislead."""
     package: str = ""
     """Name of the package below `kvaudit.auditor.checks` where it is not the id."""
 
@@ -65,6 +67,9 @@ class Check:
     """Severities whose fail is a leak (`Meaning.LEAK`)."""
     boundary: frozenset[str] = frozenset()
     """Severities whose fail is a boundary that does not hold (`Meaning.BOUNDARY`), and opens an incident as such."""
+    accumulates: bool = False
+    """Its runs carry ``measures["evidence"]``, which adds up: state is what all runs of 30 days show together
+    (`kvaudit.auditor.stats.accumulated`), whatever the last one says alone."""
     bounds: bool = False
     """Its pass bounds how rare leaks are: an exposure report calls hours *bounded* while all of these hold."""
     replayable: bool = False

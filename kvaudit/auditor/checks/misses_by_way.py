@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvaudit.auditor.checks.misses import Miss, Misses
+from kvaudit.auditor.checks.misses import FLIPS, Miss, Misses
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.stats.bounds import binomial_limit
 
@@ -65,7 +65,9 @@ class MissesByWay:
         answers, unexplained = self._sum(lambda one: one.answers), self._sum(lambda one: one.unexplained)
         if not answers:
             return ""
-        expected = sum(one.answers * one.control_unexplained for one in self)
+        expected = sum(
+            one.answers * (one.control_unexplained + min(one.control_flips, FLIPS)) for one in self
+        )
         allowed = max(1, binomial_limit(answers, expected / answers))
         if unexplained <= allowed:
             return ""

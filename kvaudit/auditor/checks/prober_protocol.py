@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from kvaudit.auditor.checks.serving import Serving
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw, Marker
 from kvaudit.auditor.text.prompts import Needle, Tail
@@ -216,6 +217,11 @@ class Prober(Protocol):
         ...
 
     @property
+    def seconds_left(self) -> float | None:
+        """Until the run has to end; None = nobody said."""
+        ...
+
+    @property
     def earlier(self) -> Sequence[Marker]:
         """Markers and decoys of runs of the last 30 days on this deployment: still live."""
         ...
@@ -223,6 +229,11 @@ class Prober(Protocol):
     @property
     def scope(self) -> str:
         """Whose answers these are: one node, or "one unknown replica behind the entry"."""
+        ...
+
+    @property
+    def serving(self) -> Serving:
+        """What serves the requests together: build, pools by role, which counters are whose."""
         ...
 
     @property

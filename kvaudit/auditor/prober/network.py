@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Stop
+from kvaudit.auditor.checks.serving import Serving
 from kvaudit.auditor.engines.completion import CompletionOptions, Dialect, Mode
 from kvaudit.auditor.prober import health
 from kvaudit.auditor.prober.calibration import CALIBRATION, find_ways
@@ -75,6 +76,9 @@ class NetworkProber:
     earlier: Sequence[Marker] = field(default=(), repr=False)  # markers of the last 30 days, decoys too
     planted: Callable[[Marker], None] = lambda marker: None  # told every marker before it is sent
     scope: str = UNKNOWN_REPLICA
+    serving: Serving = field(default_factory=Serving)
+    run_seconds_left: Callable[[], float | None] = lambda: None
+    seconds: float | None = None  # that one check may take; None = as long as the run
     answer_seconds: float = ANSWER_SECONDS
     mode: Mode | None = None
     modes: tuple[Mode, ...] = ()  # every way that works, the most exact first; ``mode`` is the usual one
@@ -85,6 +89,7 @@ class NetworkProber:
     registry: Registry = field(init=False, repr=False)
     provenance: Provenance = field(default_factory=Provenance, repr=False)
     _calibrated: bool = False
+    _began: float | None = None  # when the check that runs now did
     unwell: str = ""  # what the last look at the target's health found
     _absent: bool = False  # whether it said that nobody is there
     _slowest: float = 0.0  # seconds of the slowest answer
@@ -130,6 +135,14 @@ class NetworkProber:
         """Prompt tokens that the check which runs now, or next, may spend."""
         return self.spent.allowed
 
+    @property
+    def seconds_left(self) -> float | None:
+        """Until this check has to end; None = nobody said."""
+        left = [self.run_seconds_left()]
+        if self.seconds is not None:
+            left.append((self.now() if self._began is None else self._began) + self.seconds - self.now())
+        return min((one for one in left if one is not None), default=None)
+
     def now(self) -> float:
         """Seconds of the running loop's clock: real time, or the lab's virtual one."""
         return asyncio.get_running_loop().time()
@@ -164,6 +177,7 @@ class NetworkProber:
         """A new check begins: what came back so far belongs to the one before."""
         self.registry.begin()
         self.provenance.begin()
+        self._began = self.now()
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -320,6 +334,8 @@ class NetworkProber:
             raise Stop(self.wedge.sentence, harm=True)
         if reason := self.stopped():
             raise Stop(reason)
+        if self.seconds is not None and (self.seconds_left or 0.0) <= 0.0:
+            raise Stop(f"The budget of {self.seconds / 60:g} minutes for one check is used up.")
 
     async def _send(
         self,

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from kvaudit.auditor import engines
 from kvaudit.auditor.checks.contract import NodeSeen, Rules
 from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.serving import Where
 from kvaudit.auditor.engines import fetch
 from kvaudit.auditor.fleetfile.keys import equal_keys
 from kvaudit.auditor.prober.calibration import CannotAsk
 from kvaudit.auditor.prober.network import UNKNOWN_REPLICA, NetworkProber
 from kvaudit.auditor.prober.replies import Seal
+from kvaudit.auditor.prober.serving import serving_of
 from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.prober.untested import untested
 from kvaudit.auditor.readings import EngineFacts
-from kvaudit.auditor.targets import Credentials, Target
+from kvaudit.auditor.targets import Credentials, Node, Target
 from kvaudit.auditor.text.markers import Marker, seeded
 from kvaudit.auditor.text.wordings import draw_wording
 from kvaudit.auditor.transport import Client, KeyForElsewhere
@@ -34,7 +36,9 @@ class Permission:
     surfaces now is a hit as well. ``planted`` is told every marker before it is sent, and ``spent`` counts
     while the run goes on: whoever keeps them may look at any moment. ``replayed`` are the
     lengths in tokens of an earlier run that failed: they are asked again, wherever the limit is now. ``idle`` are
-    the seconds, in all, in which the target may be left alone: what expires while nobody asks is seen afterwards."""
+    the seconds, in all, in which the target may be left alone: what expires while nobody asks is seen afterwards.
+    ``where``: whether what is asked takes traffic. ``seconds`` are what each check may take, ``seconds_left`` what is
+    left of the run; None = as long as it takes."""
 
     consent: bool = False
     prompt_tokens: int | None = None
@@ -47,6 +51,9 @@ class Permission:
     planted: Callable[[Marker], None] = lambda marker: None
     spent: TokenUsage | None = None  # None = a count of the run's own
     idle: float = 0.0
+    where: Where = "production"
+    seconds: float | None = None
+    seconds_left: Callable[[], float | None] = lambda: None
 
 
 SIZES = (
@@ -174,6 +181,14 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         earlier=permission.earlier,
         planted=permission.planted,
         scope=_scope(target, entry),
+        run_seconds_left=permission.seconds_left,
+        seconds=permission.seconds,
+        serving=serving_of(
+            nodes,
+            alone=_alone(target, entry) is not None,
+            several=any(node.others for node in seen),
+            where=permission.where,
+        ),
     )
     try:
         await prober.calibrate()
@@ -186,8 +201,12 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
 
 def _scope(target: Target, entry: str) -> str:
     """A node that is asked at its own address is known; behind any other entry answers some replica."""
-    alone = next((node for node in target.nodes if node.url.rstrip("/") == entry.rstrip("/")), None)
+    alone = _alone(target, entry)
     return f"the node {alone.name} alone" if alone is not None else UNKNOWN_REPLICA
+
+
+def _alone(target: Target, entry: str) -> Node | None:
+    return next((node for node in target.nodes if node.url.rstrip("/") == entry.rstrip("/")), None)
 
 
 def _client(url: str, allow: frozenset[tuple[str, str]], credentials: Credentials) -> Client:

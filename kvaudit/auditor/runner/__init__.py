@@ -141,7 +141,8 @@ async def run(
                 yield CheckFinished(_not_asked(check, target.why_no_tenants))
                 continue
             yield CheckStarted(check)
-            yield CheckFinished(await _check(check, audit, brake, probes))
+            result = await _check(check, audit, brake, probes)
+            yield CheckFinished(probes.with_traces(result) if probes is not None else result)
 
 
 async def results(
@@ -234,7 +235,7 @@ async def _probe_set(
 
     if budget.prompt_tokens is not None:
         given = replace(given, prompt_tokens=budget.prompt_tokens)
-    allowed = replace(given, stopped=stopped, idle=budget.idle)
+    allowed = replace(given, stopped=stopped, idle=budget.idle, seconds_left=brake.left)
     return await open_clients.enter_async_context(ProbeSet(target, allowed, reread))
 
 

@@ -12,6 +12,7 @@ from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.audits.execution import replay as replaying
 from kvaudit.server.audits.models import Run
+from kvaudit.server.audits.state import standing
 from kvaudit.server.checklists.attestations import File, store
 from kvaudit.server.checklists.scope import ClaimProblem
 from kvaudit.server.incidents import opening, quarantine, restore_gate
@@ -59,6 +60,8 @@ def record_fix(*, incident: Incident, actor: User, description: str) -> Fix:
         subject=f"incident:{row.pk} fix:{fix.pk}",
         digest=digest_of([said, fix.at.isoformat()]),
     )
+    for check in opening.checks_of(row):
+        standing.note_fix(row.deployment, check, fix.at, said)
     return fix
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from kvaudit.auditor.checks.canary.asking import CONTROL, Cell, pages_of
 from kvaudit.auditor.checks.canary.design import NONCE, PHRASE, WINDOW
+from kvaudit.auditor.checks.canary.dirtying import Record
+from kvaudit.auditor.checks.canary.evidence import dirtying, effective_trials
 from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
 from kvaudit.auditor.checks.canary.follow_up import note as count
 from kvaudit.auditor.checks.canary.lengths import answered, failing
@@ -19,9 +21,9 @@ from kvaudit.auditor.checks.canary.probe import CanaryProbe
 from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting
 from kvaudit.auditor.checks.canary.sender import cells, keeps_failing
 from kvaudit.auditor.checks.canary.strata import SHARES
-from kvaudit.auditor.checks.canary.verdict import dirtying
 from kvaudit.auditor.checks.misses import Miss, Misses, MissKind
 from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.serving import Role, Serving
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.prober import NetworkProber, Permission
@@ -62,7 +64,27 @@ def note(seen: CanarySeen, trial: Trial, mode: str = IDS, tail: str = PHRASE, **
     count(seen, seen.asked[-1], control=trial.name in (CONTROL, "surfacing"))
 
 
-def rounds(count: int = 20, mode: str = IDS, surfaced: int = 10, **changes: Any) -> CanarySeen:
+POOL = 40_000
+
+
+def filled(count: int, own: float) -> tuple[Record, dict[int, tuple[int, int, int]]]:
+    """A node whose pool was filled before the rounds, each of which served 6,000 tokens, so many of them ours."""
+    record, windows, served = Record([Role("unified", {0: POOL})]), {}, 2 * POOL
+    record.note({0: 0}, 0)
+    record.note({0: served}, served)
+    mine = float(served)
+    for number in range(count):
+        planted = record.note({0: served}, mine)
+        served, mine = served + 5_000, mine + own * 5_000
+        read = record.note({0: served}, mine)
+        served, mine = served + 1_000, mine + own * 1_000
+        windows[number] = planted, read, record.note({0: served}, mine)
+    return record, windows
+
+
+def rounds(
+    count: int = 20, mode: str = IDS, surfaced: int = 10, own: float = 0.95, **changes: Any
+) -> CanarySeen:
     """Clean rounds: victim and drawn length answered, N and N+1 refused; nonce and phrase take turns. Before them ten
     short prompts, of which ``surfaced`` gave their phrase."""
     seen = CanarySeen(LIMITS, (A, B), planned=count, rounds_done=count)
@@ -78,7 +100,7 @@ def rounds(count: int = 20, mode: str = IDS, surfaced: int = 10, **changes: Any)
         ):
             tail = PHRASE if number % 2 else NONCE
             note(seen, seen_as(name, tokens, outcome, repeat=number), mode, tail)
-    seen.own_tokens, seen.served_tokens = 100_000, 120_000.0
+    seen.served, seen.windows = filled(count, own)
     for name, value in changes.items():
         setattr(seen, name, value)
     return seen
@@ -161,22 +183,23 @@ def blind() -> CanarySeen:
         (rounds(sightings=[sighting(decoy=True)]), ERROR, "never sent to anybody"),
         (rounds(sightings=[sighting(decoy=True), sighting()]), FAIL, "tenant-a"),
         (rounds(sightings=[sighting(run=3, suspicious=True)]), OPEN, "runs of three"),
-        (rounds(19), OPEN, "a pass needs 20"),
-        (rounds(0), OPEN, "0 rounds"),
+        (rounds(12), OPEN, "allows 12 of 60 rounds"),
+        (rounds(0), OPEN, "no effective trial"),
         (rounds(stopped="The budget is used up."), OPEN, "budget"),
         (rounds(withheld=True), OPEN, "consent"),
         (rounds(unhealthy="A node does not answer."), FAIL, "no longer healthy"),
         (rounds(), PASS, "completions with token ids, streamed and whole"),
         (rounds(untested=("responses",)), PASS, "Not asked: responses."),
         (blind(), OPEN, "0 of 40"),
-        (rounds(asked=[], trials=[]), OPEN, "too few rounds"),
-        (rounds(served_tokens=None), OPEN, "counters do not say"),
-        (rounds(served_tokens=900_000.0), OPEN, "only 11%"),
+        (rounds(asked=[], trials=[]), OPEN, "no effective trial"),
+        (rounds(served=Record([Role("unified", {0: POOL})])), OPEN, "counters do not show"),
+        (rounds(own=0.11), OPEN, "% of what a trial may have read was ours"),
+        (rounds(serving=Serving(unsure="several processes answer")), OPEN, "several processes answer"),
         (voided(11), PASS, "11 void"),
         (voided(12), OPEN, "void"),
         (forgetful(1), PASS, ""),
         (forgetful(9), OPEN, "run coherence"),
-        (forgetful(8, controls=12), PASS, ""),
+        (forgetful(8, controls=12), OPEN, "adds 4.4 effective trials"),
         (forgetful(40, controls=30), OPEN, "most answers did not"),
         (rounds(trials=[seen_as("victim", 5_162, DENIED, tenant=B)]), ERROR, "tenant-b (401)"),
         (rounds(left_out={"N": "failed"}), PASS, "failed instead of refusing: N"),
@@ -192,14 +215,14 @@ def test_verdicts(seen: CanarySeen, verdict: Verdict, said: str) -> None:
 
 def test_a_void_trial_of_the_drawn_length_takes_its_round_away() -> None:
     """Voided victims leave the rounds whole; a voided drawn request does not count as clean."""
-    seen = rounds(25)
+    seen, whole = rounds(60), effective_trials(rounds(60))
     for at, one in enumerate(seen.trials):
-        if one.name in SHARES and one.repeat < 6:
+        if one.name in SHARES and one.repeat < 12:
             changed(seen, at, outcome=FAILED, nonce=None)
     result = judged("canary", seen)
-    assert result.measures["accepted_rounds"] == 19
-    assert result.verdict is OPEN
-    assert "too few rounds" in result.summary
+    assert result.measures["accepted_rounds"] == 48
+    assert result.measures["effective_trials"] == pytest.approx(whole * 48 / 60, rel=0.03)
+    assert "12 void" in result.summary
 
 
 def test_the_bound_counts_phrase_trials_with_the_surfacing_that_is_certain() -> None:
@@ -208,10 +231,26 @@ def test_the_bound_counts_phrase_trials_with_the_surfacing_that_is_certain() -> 
     note(seen, seen_as("N", N))
     measures = judged("canary", seen).measures
     assert (measures["accepted"], measures["refused"], measures["accepted_above_limit"]) == (60, 40, 1)
-    assert measures["dirtying"] == pytest.approx(0.833)
-    effective = 10 * lower_bound(41, 41) * 100 / 120
+    assert measures["dirtying"] == pytest.approx(0.95, abs=0.02)
+    effective = 10 * lower_bound(41, 41) * dirtying(seen)
     assert measures["effective_trials"] == pytest.approx(effective, abs=0.01)
     assert measures["bound"] == pytest.approx(effective_bound(effective), abs=1e-4)
+
+
+def test_what_a_run_adds_is_kept_for_the_nights_to_come() -> None:
+    """By stratum, way and tail: so many clean trials, and the sum of their dirtying. Surfacing is not in it."""
+    seen = rounds(20, serving=Serving(build="ab" * 32, said="sglang 0.5.22", replica="r1", where="newcomer"))
+    evidence = judged("canary", seen).measures["evidence"]
+    assert (evidence["build"], evidence["where"], evidence["hits"]) == ("ab" * 32, "newcomer", 0)
+    assert evidence["trials"][0] == {
+        "stratum": "boundary", "mode": IDS, "tail": NONCE, "replica": "r1", "count": 2, "weight": pytest.approx(1.9, abs=0.05),
+    }  # fmt: skip
+    assert sum(one["count"] for one in evidence["trials"]) == 20
+    assert {"mode": IDS, "tail": PHRASE, "trials": 40, "surfaced": 40} in evidence["surfacing"]
+    changed(seen, 10, outcome=BUSY, nonce=None)
+    again = judged("canary", seen).measures["evidence"]
+    assert again["void_share"] == pytest.approx(1 / 110, abs=1e-4)
+    assert judged("canary", rounds(sightings=[sighting()])).measures["evidence"]["hits"] == 1
 
 
 def test_a_way_that_hides_stale_text_adds_nothing_and_is_named() -> None:
@@ -229,11 +268,10 @@ def test_a_decoy_met_twice_over_by_three_words_is_an_error_as_well() -> None:
     assert judged("canary", rounds(sightings=[sighting(decoy=True, run=3, suspicious=True)])).verdict is ERROR
 
 
-@pytest.mark.parametrize(
-    ("own", "served", "share"), [(0, 10.0, None), (10, None, None), (10, 5.0, 1.0), (10, 40.0, 0.25)]
-)
-def test_dirtying(own: int, served: float | None, share: float | None) -> None:
-    assert dirtying(CanarySeen(LIMITS, own_tokens=own, served_tokens=served)) == share
+def test_dirtying_is_unknown_without_counters_of_what_answers() -> None:
+    assert dirtying(rounds()) == pytest.approx(0.95, abs=0.02)
+    assert dirtying(CanarySeen(LIMITS)) is None
+    assert dirtying(rounds(serving=Serving(unsure="several processes answer"))) is None
 
 
 def test_the_drawn_length_comes_last_and_what_needs_consent_is_left_out() -> None:
@@ -284,7 +322,7 @@ def test_nobody_to_ask_as_is_no_pass() -> None:
 # Against the lab: few rounds, so that a clean run is quick
 
 
-FEW = Permission(consent=True, seed=5, prompt_tokens=200_000)
+FEW = Permission(consent=True, seed=5, prompt_tokens=300_000)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +349,7 @@ def test_engines(fault: str, options: dict[str, Any], verdict: Verdict) -> None:
 
 def test_each_tenant_is_victim_and_attacker_at_every_length() -> None:
     _, seen, _ = in_lab("canary", ["none"], permission=FEW)
-    asked = [one for one in seen.asked if one.trial.name != "surfacing"]
+    asked = [one for one in seen.asked if one.trial.name not in ("surfacing", "filling")]
     for number in (0, 1):
         turns = [one.trial.tenant for one in asked if one.trial.repeat == number]
         assert turns[:2] in ([A, B], [B, A])
@@ -413,7 +451,8 @@ def test_a_whole_healthy_night() -> None:
     windows = [one for one in seen.asked if one.tail == WINDOW and one.trial.tokens > 1_000]
     assert windows
     assert all(one.surfaced for one in windows if not one.trial.cramped)
-    assert seen.own_tokens < sum(one.trial.tokens for one in seen.asked if one.trial.outcome is ANSWERED)
+    served = [one for one in seen.trials if one.outcome is ANSWERED]
+    assert seen.own_tokens < sum(one.tokens + (one.completion_tokens or 0) for one in served)
 
     assert 0 < seen.idle < 100.1
     assert result.measures["idle_seconds"] == round(seen.idle, 1)

@@ -73,9 +73,9 @@ def test_a_leak_of_one_route_is_compared_with_short_prompts_of_that_route() -> N
     assert {one.mode for one in found.controls} == {CHAT}
 
 
-def test_a_model_that_does_not_answer_in_chats_is_judged_by_its_completions() -> None:
+def test_a_model_that_does_not_answer_in_chats_is_named() -> None:
     asker = asked(lambda one: "As an assistant" if one.prompt.mode == CHAT else one.right)
-    assert asker.misses.why_no_pass == ""
+    assert asker.misses.why_no_pass.endswith(f"or pages of others (asked as {CHAT}).")
     assert f"Nothing was judged as {CHAT}" in asker.misses.unheard
     assert not asker.misses.control_lost
 
@@ -113,14 +113,14 @@ def test_every_check_asks_by_every_route(check: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "check"),
+    ("fault", "check", "verdict"),
     [
-        ("chat_only", "rejection"),
-        ("unstreamed_only", "rejection"),
-        ("chat_only", "prefill"),
-        ("stream_mix", "concurrency"),
+        ("chat_only", "rejection", Verdict.FAIL),
+        ("unstreamed_only", "rejection", Verdict.FAIL),
+        ("stream_mix", "concurrency", Verdict.FAIL),
+        ("chat_only", "prefill", Verdict.INCONCLUSIVE),  # missed, at a time that says nothing
     ],
 )
-def test_a_leak_of_one_way_is_found(fault: str, check: str) -> None:
+def test_a_leak_of_one_way_is_found(fault: str, check: str, verdict: Verdict) -> None:
     result, _, _ = in_lab(check, [fault])
-    assert result.verdict is Verdict.FAIL, result.summary
+    assert result.verdict is verdict, result.summary

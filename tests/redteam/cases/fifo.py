@@ -19,7 +19,6 @@ CASES = (
         (Happened(0), Check("canary", "inconclusive")),
         labs=(Lab(options=dict(LARGE.options), known=True),),
         checks=("canary",),
-        open="Rounds before a pool of 400,000 tokens has been served once count like any other.",
     ),
     Case(
         "fifo",

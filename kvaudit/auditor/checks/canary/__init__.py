@@ -30,10 +30,11 @@ CHECK = Check(
     cadence="nightly",
     leak=frozenset({"critical", ""}),
     boundary=ANY,
+    accumulates=True,
     bounds=True,
     replayable=True,
     shows="outcome",
-    drawn=("matrix", "hits", "unknown_answers"),
+    drawn=("matrix", "hits", "unknown_answers", "evidence", "accumulated"),
     failing_lengths=failing,
     answered_lengths=answered,
 )

@@ -104,11 +104,6 @@ class Asking:
         asked = Asked(noted, mode.value, question.way.stream, tail, drawn, surfaced)
         self._seen.asked.append(asked)
         note(self._seen, asked, control=cell.name in (CONTROL, SURFACING))
-        if reply.outcome is Outcome.ANSWERED and cell.name != SURFACING:
-            frames = min(cell.tokens, WINDOW_FRAMES * (prompt.frame_tokens or 0))
-            self._seen.own_tokens += (frames if tail == WINDOW else cell.tokens) + (
-                reply.completion_tokens or 0
-            )
         return await self._answer(asked, prompt, reply)
 
     async def again(self, question: Question, answer: Answer) -> bool | None:
@@ -138,6 +133,7 @@ class Asking:
         )
         noted = replace(noted, nonce=_read(noted.nonce, reply.text, prompt, above=question.cell.above))
         self._seen.trials.append(noted)
+        self._seen.own_tokens += _own_tokens(reply, prompt)
         self._seen.evidence.extend(labelled_evidence(reply, noted))
         return reply, noted
 
@@ -229,6 +225,17 @@ def _read(given: bool | None, text: str, prompt: Prompt, *, above: bool) -> bool
     if above and given and contents.tail.nonce is None:
         return None
     return True if given is False and not above and contents.phrased(text) else given
+
+
+def _own_tokens(reply: Reply, prompt: Prompt) -> int:
+    """Tokens of this request in whose pages a reader would see its marker: of a window the frames alone, and nothing
+    that came out of a cache."""
+    if reply.outcome is not Outcome.ANSWERED or prompt.contents is None:
+        return 0
+    frames = prompt.tokens
+    if prompt.contents.tail.depth is not None:
+        frames = min(frames, WINDOW_FRAMES * (prompt.frame_tokens or 0))
+    return max(0, frames - (reply.cached_tokens or 0)) + (reply.completion_tokens or 0)
 
 
 def _unknown(reply: Reply, noted: Trial) -> UnknownAnswer:

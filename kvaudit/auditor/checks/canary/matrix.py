@@ -50,13 +50,6 @@ def accepted(seen: CanarySeen) -> list[Asked]:
     return [one for one in seen.asked if one.drawn and one.trial.outcome is Outcome.ANSWERED]
 
 
-def effective_trials(seen: CanarySeen, dirtying: float) -> float:
-    """Each read trial with the chance that a leak would have been seen in it."""
-    measured = surfacing_of(seen.asked)
-    read = [one for one in accepted(seen) if one.trial.nonce is True]
-    return dirtying * sum(measured[one.mode, one.tail].at_least for one in read if not one.trial.cramped)
-
-
 def rows(seen: CanarySeen) -> list[dict[str, Any]]:
     """Per kind of request: how its requests ended, for the page's matrix of lengths and rounds, and the same by route
     and tail. ``rounds`` holds one word a round (None = not asked), the worst where a suspicion was repeated: an

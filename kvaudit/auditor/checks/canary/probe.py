@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from kvaudit.auditor.checks.canary import CHECK
 from kvaudit.auditor.checks.canary.asking import Cell
+from kvaudit.auditor.checks.canary.counting import may_fill, pools_to_fill
 from kvaudit.auditor.checks.canary.design import Round, lay_out
 from kvaudit.auditor.checks.canary.seen import CanarySeen
 from kvaudit.auditor.checks.canary.sender import (
@@ -46,7 +47,7 @@ class CanaryProbe:
         order = cells(prober.limits, prober.consent, Cell("drawn", CONTROL_TOKENS, drawn=True))
         return Plan(
             rounds * len(order) + controls,
-            int(rounds * each) + controls * CONTROL_TOKENS,
+            int(rounds * each) + controls * CONTROL_TOKENS + _filling(prober),
             float(rounds * len(order)),
             rounds,
             f"lengths are drawn from {span.shortest:,} to {span.top:,} tokens" if span is not None else "",
@@ -71,12 +72,11 @@ class CanaryProbe:
         sender = CanarySender(prober, seen)
         try:
             await sender.surfacing()
+            await sender.fill()
             await sender.rounds(planned)
             await sender.replay(audit.replayed, planned)
         except Stop as stop:
             seen.stopped = stop.reason
-        finally:
-            await sender.count()
         return seen
 
     def judge(self, seen: CanarySeen, audit: Audit) -> Result:
@@ -121,8 +121,13 @@ def _left(prober: Prober) -> int | None:
     until it is refused); None = no ceiling."""
     if prober.rounds_ceiling is None:
         return None
-    controls = CONTROLS_EACH * len(prober.modes) * CONTROL_TOKENS
+    controls = CONTROLS_EACH * len(prober.modes) * CONTROL_TOKENS + _filling(prober)
     return prober.rounds_ceiling - controls - OVERHEAD - (prober.limits.context or 0) - 1
+
+
+def _filling(prober: Prober) -> int:
+    """Tokens that are served before the rounds."""
+    return pools_to_fill(prober) if may_fill(prober) else 0
 
 
 def _each(limits: Limits, span: Span) -> float:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kvaudit.auditor.checks.canary.design import delivery
+from kvaudit.auditor.checks.canary.dirtying import Record
 from kvaudit.auditor.checks.misses import Misses
 from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.serving import Serving
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.text.markers import Marker
 from kvaudit.auditor.verdict import Evidence
@@ -88,7 +90,11 @@ class CanarySeen:
     sightings: list[Sighting] = field(default_factory=list)
     unknown: list[UnknownAnswer] = field(default_factory=list)
     own_tokens: int = 0
-    served_tokens: float | None = None
+    served: Record = field(default_factory=Record)
+    windows: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Round -> readings of the counters before its victim, before its drawn request and after that one's answer."""
+    serving: Serving = field(default_factory=Serving)
+    not_filled: str = ""  # why the run did not begin by serving a pool of own frames
     planted: list[Marker] = field(default_factory=list)  # live for 30 days, like the decoys
     decoys: list[Marker] = field(default_factory=list)
     earlier: int = 0  # live markers of earlier runs that were looked for as well

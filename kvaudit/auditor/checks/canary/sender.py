@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from kvaudit.auditor.checks.asker import CONTROL
 from kvaudit.auditor.checks.canary.asking import Answer, Asking, Cell, Question
-from kvaudit.auditor.checks.canary.design import PHRASES, SURFACING, Round, Way
+from kvaudit.auditor.checks.canary.counting import FILLING, Counting
+from kvaudit.auditor.checks.canary.design import LONGEST_TEXT, PHRASE, PHRASES, SURFACING, Round, Way
 from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
 from kvaudit.auditor.checks.canary.seen import CanarySeen
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Stop
@@ -46,14 +47,28 @@ class CanarySender:
     def __init__(self, prober: Prober, seen: CanarySeen) -> None:
         self._prober, self._seen = prober, seen
         self._asking = Asking(prober, seen)
-        self._before: dict[str, float] = {}
+        self._counting = Counting(prober, seen)
 
     # -- what is sent --------------------------------------------------------------------------
+
+    async def fill(self) -> None:
+        """Serve a pool of own frames first: what the rounds read after it is ours, in whatever order pages go out."""
+        await self._counting.fill(self._filling)
+
+    async def _filling(self, number: int, wanted: int) -> int:
+        prober = self._prober
+        mode = next((mode for mode in prober.modes if mode.takes_ids), prober.modes[0])
+        longest = prober.limits.longest_safe or CONTROL_TOKENS
+        tokens = min(longest if mode.takes_ids else min(longest, LONGEST_TEXT), max(wanted, CONTROL_TOKENS))
+        tenant = prober.tenants[number % len(prober.tenants)]
+        await self._ask(Question(Cell(FILLING, tokens), number, Way(mode, number % 2 == 0), tenant, PHRASE))
+        return tokens
 
     async def surfacing(self) -> None:
         """The positive control of each way to ask: would a stranger's pages turn into the stranger's phrase? The
         pages are one's own and the question is the round's, so the own phrase comes back where a stranger's would."""
         prober = self._prober
+        await self._counting.read()
         top = min(CONTROL_TOKENS, prober.limits.longest_safe or CONTROL_TOKENS)
         for mode in prober.modes:
             for number in range(CONTROLS_EACH):
@@ -67,7 +82,6 @@ class CanarySender:
     async def rounds(self, planned: Sequence[Round]) -> None:
         """Send the planned rounds, then test that the target is healthy."""
         seen, prober = self._seen, self._prober
-        self._before = dict(await prober.counters())
         for each in planned:
             if each.idle:
                 await prober.sleep(each.idle)
@@ -93,11 +107,15 @@ class CanarySender:
         self._seen.unhealthy = await self._prober.healthy()
 
     async def _round(self, each: Round, order: Sequence[Cell]) -> None:
+        planted = read = await self._counting.read()
         for at, cell in enumerate(order):
             if not self._is_left_out(cell, each.way):
                 tenant = each.reader if cell.drawn else each.tenant(at)
                 tail = each.tail if cell.drawn else each.tail_of(at)
+                if cell.drawn:
+                    read = await self._counting.read()
                 await self._ask(Question(cell, each.number, each.way, tenant, tail))
+        self._seen.windows[each.number] = planted, read, await self._counting.read()
         self._leave_out(order)
 
     def _leave_out(self, order: Sequence[Cell]) -> None:
@@ -155,18 +173,6 @@ class CanarySender:
             return await self._asking.again(question, answer)
 
         return Ways(fresh, short, replay)
-
-    async def count(self) -> None:
-        """What the engine served since the rounds began, by its own counters: the share that was
-        ours is the dirtying c. A disaggregated pair counts a prompt on both sides: the largest counts."""
-        after = dict(await self._prober.counters())
-        moved = [
-            after[name] - before
-            for name, before in self._before.items()
-            if name.startswith("served_tokens/") and name in after
-        ]
-        if moved and max(moved) > 0:
-            self._seen.served_tokens = max(moved)
 
 
 def keeps_failing(trials: Sequence[Trial]) -> bool:

@@ -6,19 +6,19 @@ from dataclasses import asdict
 from typing import Any
 
 from kvaudit.auditor.checks.canary.design import PHRASE, SURFACING
+from kvaudit.auditor.checks.canary.evidence import dirtying, effective_trials, evidence_of
 from kvaudit.auditor.checks.canary.matrix import (
     Surfacing,
     accepted,
-    effective_trials,
     rows,
     surfacing_of,
     together,
 )
 from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
+from kvaudit.auditor.checks.canary.thin import still_needed, told, what_brings_more, why_thin
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
-    MORE_TOKENS,
     NO_CONSENT,
     VOID_SHARE,
     needed,
@@ -33,8 +33,6 @@ from kvaudit.auditor.text.markers import as_measure
 from kvaudit.auditor.verdict import Result, Verdict
 
 LEAST_SURFACING = 0.5
-LEAST_DIRTYING = 0.5
-LEAST_ROUNDS = 20
 LIVE_DAYS = 30
 UNKNOWN = "one unknown replica behind the entry"
 
@@ -43,23 +41,24 @@ DOES_NOT_PROVE = (
     "named, on this build and on whichever replica answered; together, not of each stratum alone. It says nothing of "
     "other routes, ranks or load, nor of leaks that stay invisible."
 )
+RUN_COHERENCE = (
+    "Run kvaudit probe coherence at these lengths, which says whether a model forgets or reads others' pages."
+)
+RUN_REJECTION = "Run kvaudit probe rejection, which judges what was answered above the limit."
+RUN_WHEN_QUIET = (
+    "Run kvaudit probe canary again when the target answers, or kvaudit qualify on an idle replica."
+)
+RUN_AGAIN = "Run kvaudit probe canary again: four words in a row decide."
 FIRST_AID = (
     "Stop serving lengths of {tokens:,} tokens and more now; quarantine the deployment; enlarge the prefill pool or "
     "set an edge limit; upgrade; then let both independent tests pass before it takes traffic again."
 )
 
 
-def dirtying(seen: CanarySeen) -> float | None:
-    """c: own frame tokens over everything the engine served since the rounds began; None = unknown."""
-    if seen.served_tokens is None or seen.own_tokens <= 0:
-        return None
-    return min(1.0, seen.own_tokens / max(seen.served_tokens, float(seen.own_tokens)))
-
-
 def judge_canary(seen: CanarySeen) -> Result:
     """The verdict of checks.md 4."""
     share = dirtying(seen)
-    bound = effective_bound(effective_trials(seen, share or 0.0))
+    bound = effective_bound(effective_trials(seen))
     measures = _measures(seen, share, bound)
 
     result = result_builder("canary", measures, DOES_NOT_PROVE, seen.evidence)
@@ -82,62 +81,54 @@ def judge_canary(seen: CanarySeen) -> Result:
             "high",
         )
     valid = len(accepted(seen))
-    reason = _why_not(seen, valid, share)
-    if reason:
+    if open_question := _open_question(seen):
+        reason, next_step = open_question
         return result(
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {valid} of {seen.planned} planned rounds are valid "
             f"({voids(seen.trials)}). This is not a pass.",
-            GIVE_CONSENT
-            if seen.withheld
-            else needed(seen.stopped)
-            if seen.stopped
-            else MORE_TOKENS
-            if seen.planned < LEAST_ROUNDS
-            else "Remove the hindrance and run again.",
+            next_step,
             warn=any(one.suspicious for one in seen.sightings) or any(one.wrong for one in seen.trials),
         )
     reservations = _left_out(seen) + _blind(seen)
     return result(
         Verdict.PASS,
         f"In {valid} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
-        f"surfacing {measures['surfacing']:.2f} and dirtying {share:.2f} fewer than {bound:.1%} of requests drawn like "
-        f"these leak (95 % confidence; {seen.scope or UNKNOWN}). {_asked_how(seen)}{reservations}",
+        f"surfacing {measures['surfacing']:.2f} and dirtying {share or 0:.2f} fewer than {bound:.1%} of requests drawn "
+        f"like these leak (95 % confidence; {seen.scope or UNKNOWN}).{still_needed(seen)} "
+        f"{_asked_how(seen)}{reservations}",
         "Run again after every capacity change, and nightly.",
         warn=bool(reservations),
     )
 
 
-def _why_not(seen: CanarySeen, valid: int, share: float | None) -> str:
+def _open_question(seen: CanarySeen) -> tuple[str, str] | None:
+    """Why a clean run is no pass, and what would decide it."""
     if any(one.differs for one in seen.misses.values()):
-        return _missed(seen)
+        return _doubt(seen)
     if seen.stopped:
-        return unfinished(seen.rounds_done, seen.planned, "rounds", seen.stopped)
+        cut = unfinished(seen.rounds_done, seen.planned, "rounds", seen.stopped)
+        return f"{cut} What was done adds {told(effective_trials(seen))}.", needed(seen.stopped)
     if seen.withheld:
-        return NO_CONSENT
-    if seen.planned < LEAST_ROUNDS:
-        return f"the token ceiling allows {seen.planned} rounds, and a pass needs {LEAST_ROUNDS}."
+        return NO_CONSENT, GIVE_CONSENT
     if void_share(seen.trials) > VOID_SHARE:
-        return "too many trials were void."
-    if valid < min(LEAST_ROUNDS, seen.planned):
-        return "too few rounds were accepted and answered."
+        return "too many trials were void.", RUN_WHEN_QUIET
+    if (doubt := _doubt(seen))[0]:
+        return doubt
+    if thin := why_thin(seen):
+        return thin, what_brings_more(seen)
+    return None
+
+
+def _doubt(seen: CanarySeen) -> tuple[str, str]:
+    """What was seen that forbids a pass, however much is clean beside it; and what would decide it."""
     if missed := _missed(seen):
-        return missed
+        return missed, RUN_COHERENCE
     if above := _unread_above(seen):
-        return above
-    surfacing = together(surfacing_of(seen.asked))
-    if surfacing.share < LEAST_SURFACING:
-        return (
-            f"stale text would have surfaced in only {surfacing.surfaced} of {surfacing.trials} answers that were "
-            "asked for their phrase."
-        )
-    if share is None:
-        return "the engine's counters do not say how much of the pool our markers covered."
-    if share < LEAST_DIRTYING:
-        return f"only {share:.0%} of the tokens served meanwhile were ours, so others' pages were likelier to be read."
+        return above, RUN_REJECTION
     if any(one.suspicious for one in seen.sightings):
-        return "runs of three marker words appeared and did not come back in ten repeats."
-    return ""
+        return "runs of three marker words appeared and did not come back in ten repeats.", RUN_AGAIN
+    return "", ""
 
 
 def _unread_above(seen: CanarySeen) -> str:
@@ -168,6 +159,10 @@ def _missed(seen: CanarySeen) -> str:
                 f"{misses.missed} of {misses.answers} answers did not give what their own prompt asked for, and no "
                 f"short prompt was asked in the same way that they could be compared with {how}"
             )
+        if (
+            misses.control_lost
+        ):  # this way finds nothing: its answers count nothing either, and the sentence says so
+            continue
         if reason := misses.why_no_pass:
             return f"{reason.rstrip('.')} {how}"
     judged = [one for one in seen.trials if one.nonce is not None]
@@ -249,7 +244,8 @@ def _measures(seen: CanarySeen, share: float | None, bound: float) -> dict[str, 
         "surfacing_trials": surfacing.trials,
         "tails": [_tail_shown(*key, one) for key, one in found.items()],
         "dirtying": None if share is None else round(share, 3),
-        "effective_trials": round(effective_trials(seen, share or 0.0), 2),
+        "effective_trials": round(effective_trials(seen), 2),
+        "evidence": evidence_of(seen, _doubt(seen)[0]),
         "bound": round(bound, 5),
         "confidence": 0.95,
         "hits": [_shown(one) for one in seen.sightings if one.verified],

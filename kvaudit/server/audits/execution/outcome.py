@@ -17,7 +17,7 @@ from kvaudit.server.audits.execution.claims import Claim
 from kvaudit.server.audits.execution.run_verdict import counting
 from kvaudit.server.audits.models import Result, Run, StateChange
 from kvaudit.server.audits.schedule.plans import period_of
-from kvaudit.server.audits.state import intervals
+from kvaudit.server.audits.state import intervals, standing
 from kvaudit.server.fleet.models import FingerprintChange, Node
 
 
@@ -84,17 +84,19 @@ class Outcome:
                 if check in unfinished and row.attempt == run.attempt:
                     continue
                 assert isinstance(row, Result)
+                said = standing.of(row)
                 found.append(
                     intervals.Observation(
                         deployment_id=run.deployment_id,
                         check=check,
-                        verdict=Verdict(row.verdict),
+                        verdict=said.verdict,
                         at=row.observed_at,
                         run_id=run.pk,
                         result_id=row.pk,
                         warn=row.warn,
-                        severity=row.severity,
-                        summary=row.summary,
+                        severity=said.severity,
+                        summary=said.summary,
+                        until=said.until,
                         interval=interval,
                         fingerprint=run.fingerprint,
                         zone=intervals.zone_of(row) if check == "pool" else None,

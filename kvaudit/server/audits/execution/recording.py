@@ -20,7 +20,7 @@ from kvaudit.server.audits.execution import rerun_rules, run_verdict, suspension
 from kvaudit.server.audits.execution.claims import Claim, fence
 from kvaudit.server.audits.execution.outcome import Finished, Observed, Outcome, fingerprint_of
 from kvaudit.server.audits.models import Result, Run, RunState
-from kvaudit.server.audits.state import intervals
+from kvaudit.server.audits.state import intervals, standing
 from kvaudit.server.fleet.snapshot_writer import RunReadings, record_batch
 from kvaudit.server.ledger.services import Act, record_all
 
@@ -99,7 +99,9 @@ def keep_results(outcome: Outcome) -> None:
     several = [run for run in outcome.runs.values() if run.kind == "active" or run.attempt > 1]
     for row in Result.objects.filter(run__in=several):
         outcome.rows[row.run_id].append(row)
-    for row in Result.objects.bulk_create(outcome.new_rows()):
+    new = outcome.new_rows()
+    standing.add(new)
+    for row in Result.objects.bulk_create(new):
         outcome.rows[row.run_id].append(row)
         outcome.fresh.add(row.pk)
 

@@ -176,6 +176,7 @@ class StateChange(models.Model):
         RUN = "run"  # a run was lost or cancelled
         SUSPENDED = "suspended"  # active checks, after a prompt that stopped the server from answering
         RESUMED = "resumed"
+        FIXED = "fixed"  # somebody recorded the fix of what ``check_id`` had found
 
     at = models.DateTimeField()
     deployment = models.ForeignKey(

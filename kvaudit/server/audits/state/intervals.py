@@ -20,12 +20,10 @@ from kvaudit.server.audits.models import CheckState, Result, StateChange
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 
 Zone = tuple[int, int]
-
 SHORTEST_EXPIRY = timedelta(days=7)
 MOST_TOKENS = 10**15
 """No prompt is longer."""
-RECENT = 200
-"""Results of one check and deployment that are looked through for a newer moment."""
+RECENT = 200  # results of one check and deployment that are looked through for a newer moment
 BY_CAPACITY = "capacity change"
 
 
@@ -45,6 +43,7 @@ class Observation:
     interval: int = 0
     fingerprint: str = ""
     zone: Zone | None = None
+    until: datetime | None = None  # when its evidence is too old, where that comes before it expires
     heard: bool = False  # it was applied when it was seen, and comes again with the end of its run
 
 
@@ -59,9 +58,10 @@ def zone_of(result: Result) -> Zone | None:
     return (low, high) if low is not None and high is not None and 0 <= low < high <= MOST_TOKENS else None
 
 
-def expiry(at: datetime, interval: int) -> datetime:
-    """1.5 x the plan's interval but at least 7 days (checks.md, Verdicts)."""
-    return at + max(SHORTEST_EXPIRY, timedelta(seconds=1.5 * interval))
+def expiry(at: datetime, interval: int, until: datetime | None = None) -> datetime:
+    """1.5 x the plan's interval but at least 7 days (checks.md, Verdicts), ``until`` at most."""
+    own = at + max(SHORTEST_EXPIRY, timedelta(seconds=1.5 * interval))
+    return min(own, until or own)
 
 
 def lock_deployments(ids: Iterable[int]) -> dict[int, Deployment]:
@@ -150,7 +150,7 @@ def _confirms(state: CheckState, seen: Observation) -> bool:
 def _confirm(state: CheckState, seen: Observation) -> None:
     state.interval = seen.interval or state.interval
     state.last_confirmed = seen.at
-    state.expires_at = expiry(seen.at, state.interval)
+    state.expires_at = expiry(seen.at, state.interval, seen.until)
     state.expiry_noted = False
     state.summary = seen.summary
     state.run_id, state.result_id = seen.run_id, seen.result_id
@@ -267,7 +267,7 @@ def _opened(before: CheckState | None, seen: Observation) -> CheckState:
         summary=seen.summary,
         since=seen.at,
         last_confirmed=seen.at,
-        expires_at=expiry(seen.at, interval),
+        expires_at=expiry(seen.at, interval, seen.until),
         interval=interval,
         fingerprint=seen.fingerprint,
         run_id=seen.run_id,

@@ -10,6 +10,7 @@ database's question each; none loads history.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from django.db import connection
 
@@ -17,6 +18,7 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.evidence import run_proof
 from kvaudit.server.audits.execution import run_verdict
 from kvaudit.server.audits.models import CheckState, PrunedEvidence, Result, Run, RunState
+from kvaudit.server.audits.state import standing
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.ledger import record_check
 from kvaudit.server.ledger.models import Entry
@@ -25,6 +27,11 @@ MOST_CANDIDATES = 1_000
 """Later results that say otherwise and may not count (of cancelled runs, or beside an earlier attempt's fail)."""
 
 _ONE = "AND state.deployment_id = %(deployment)s"
+
+# What state follows: all runs together where they accumulate (`standing.of`), else the result itself.
+_TOGETHER = """CASE WHEN result.check_id = ANY(%(accumulating)s) AND result.verdict IN ('pass', 'inconclusive')
+            THEN result.measures #>> '{accumulated,verdict}' END"""
+_SAID = "coalesce({together}, result.verdict)"
 
 _CONTIGUOUS = """
     SELECT id, check_id, deployment_id, closed_at, following FROM (
@@ -45,8 +52,9 @@ _AS_ITS_RESULT = """
     JOIN audits_run run ON run.id = result.run_id
     LEFT JOIN audits_plan plan ON plan.id = run.plan_id
     WHERE state.node_id IS NULL {one} AND (
-        (result.deployment_id, result.check_id, result.run_id, result.verdict, result.warn, result.severity,
-            result.summary)
+        (result.deployment_id, result.check_id, result.run_id, {said}, result.warn,
+            CASE WHEN {together} IS NULL THEN result.severity WHEN {together} = 'fail' THEN 'critical' ELSE '' END,
+            CASE WHEN {together} IS NULL THEN result.summary ELSE result.measures #>> '{accumulated,summary}' END)
         IS DISTINCT FROM
         (state.deployment_id, state.check_id, state.run_id, state.verdict, state.warn, state.severity,
             state.summary)
@@ -79,7 +87,7 @@ _OTHERWISE = """
         AND result.id > state.result_id AND (state.closed_at IS NULL OR result.id < closing.id)
     WHERE state.node_id IS NULL {one} AND result.observed_at > state.last_confirmed
         AND (state.closed_at IS NULL OR result.observed_at < state.closed_at)
-        AND result.verdict <> state.verdict
+        AND {said} <> state.verdict
     ORDER BY state.id, result.id LIMIT %(most)s
 """
 
@@ -197,7 +205,7 @@ def _otherwise(deployment: int | None) -> str:
         if result in counts:
             return (
                 f"{_named(_state(pk))} says otherwise than result {result} of run {results[result].run_id}, which came "
-                f"later and says {results[result].verdict}."
+                f"later and says {standing.of(results[result]).verdict}."
             )
     return ""
 
@@ -224,9 +232,20 @@ def counting(results: Iterable[Result]) -> set[int]:
 def _rows(query: str, deployment: int | None = None) -> list[tuple[int, ...]]:
     one = "" if deployment is None else _ONE
     with connection.cursor() as cursor:
-        cursor.execute(query.replace("{one}", one), {"deployment": deployment, "most": MOST_CANDIDATES})
+        cursor.execute(
+            query.replace("{said}", _SAID).replace("{together}", _TOGETHER).replace("{one}", one),
+            _asked(deployment),
+        )
         rows: list[tuple[int, ...]] = cursor.fetchall()
     return rows
+
+
+def _asked(deployment: int | None) -> dict[str, Any]:
+    return {
+        "deployment": deployment,
+        "most": MOST_CANDIDATES,
+        "accumulating": list(standing.ACCUMULATING),
+    }
 
 
 def _state(pk: int) -> CheckState:
