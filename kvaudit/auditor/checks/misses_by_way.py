@@ -6,7 +6,7 @@ not each: the allowance is that of the whole run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,23 +59,7 @@ class MissesByWay:
         for mode, misses in self.by_mode.items():
             if reason := misses.why_no_pass:
                 return f"{reason.rstrip('.')} (asked as {mode})." if len(self.by_mode) > 1 else reason
-        return self._together()
-
-    def _together(self) -> str:
-        answers, unexplained = self._sum(lambda one: one.answers), self._sum(lambda one: one.unexplained)
-        if not answers:
-            return ""
-        expected = sum(
-            one.answers * (one.control_unexplained + min(one.control_flips, FLIPS)) for one in self
-        )
-        allowed = max(1, binomial_limit(answers, expected / answers))
-        if unexplained <= allowed:
-            return ""
-        return (
-            f"{unexplained} of {answers} answers, over {len(self.by_mode)} ways to ask, did not give what their own "
-            f"prompt asked for, and asking again does not explain them. Short prompts asked alike allow for {allowed}: "
-            "a leak at some prompts or a weak model."
-        )
+        return too_many_together(self, len(self.by_mode))
 
     @property
     def said(self) -> str:
@@ -95,3 +79,21 @@ class MissesByWay:
     def as_measure(self) -> list[dict[str, Any]]:
         """One row a way."""
         return [{"mode": mode, **misses.as_measure()} for mode, misses in self.by_mode.items()]
+
+
+def too_many_together(judged: Iterable[Misses], ways: int) -> str:
+    """The sentence where the misses of all ways together are more than their short prompts allow for, "" else: one in
+    each way is no objection to any of them."""
+    of = list(judged)
+    answers, unexplained = sum(one.answers for one in of), sum(one.unexplained for one in of)
+    if not answers:
+        return ""
+    expected = sum(one.answers * (one.control_unexplained + min(one.control_flips, FLIPS)) for one in of)
+    allowed = max(1, binomial_limit(answers, expected / answers))
+    if unexplained <= allowed:
+        return ""
+    return (
+        f"{unexplained} of {answers} answers, over {ways} ways to ask, did not give what their own prompt asked for, "
+        f"and asking again does not explain them. Short prompts asked alike allow for {allowed}: a leak at some "
+        "prompts or a weak model."
+    )

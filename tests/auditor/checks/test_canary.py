@@ -536,6 +536,19 @@ def test_the_number_of_a_question_is_no_frame() -> None:
     assert pages_of(text, marker, planted, page=64) == (4,)
 
 
+def test_one_miss_in_each_way_is_too_many_together() -> None:
+    """A leak at three of a hundred prompts strikes each of a dozen ways and tails once."""
+    seen, chats = rounds(), rounds(mode=CHAT)
+    seen.trials += chats.trials
+    seen.asked += chats.asked
+    for at in (-1, -6):
+        for side in (0, len(chats.trials)):
+            changed(seen, at - side, nonce=False)
+    result = judged("canary", recounted(seen))
+    assert result.verdict is OPEN
+    assert "over 4 ways to ask" in result.summary
+
+
 @pytest.mark.parametrize("read", [True, False])
 def test_short_prompts_are_asked_where_a_miss_has_none_beside_it(read: bool) -> None:
     """In a run's first answers a way may have none; they decide whether the miss is followed up at all."""

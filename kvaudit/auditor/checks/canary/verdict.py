@@ -17,6 +17,7 @@ from kvaudit.auditor.checks.canary.matrix import (
 from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
 from kvaudit.auditor.checks.canary.sentences import asked_how, blind, fail_sentence, left_out
 from kvaudit.auditor.checks.canary.thin import still_needed, told, what_brings_more, why_thin
+from kvaudit.auditor.checks.misses_by_way import too_many_together
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
@@ -151,7 +152,9 @@ def _unread_above(seen: CanarySeen) -> str:
 
 
 def _missed(seen: CanarySeen) -> str:
-    """Why answers that did not give what their prompt asked for forbid a pass, "" where they do not."""
+    """Why answers that did not give what their prompt asked for forbid a pass, "" where they do not. A way in which
+    not even short prompts are read finds nothing: its answers count nothing, and the sentence says so."""
+    heard = {key: misses for key, misses in sorted(seen.misses.items()) if not misses.control_lost}
     for (mode, tail), misses in sorted(seen.misses.items()):
         how = f"({mode}, asked for their {tail}; run coherence)."
         if misses.missed and not misses.controls:
@@ -159,12 +162,10 @@ def _missed(seen: CanarySeen) -> str:
                 f"{misses.missed} of {misses.answers} answers did not give what their own prompt asked for, and no "
                 f"short prompt was asked in the same way that they could be compared with {how}"
             )
-        if (
-            misses.control_lost
-        ):  # this way finds nothing: its answers count nothing either, and the sentence says so
-            continue
-        if reason := misses.why_no_pass:
+        if (mode, tail) in heard and (reason := misses.why_no_pass):
             return f"{reason.rstrip('.')} {how}"
+    if together := too_many_together(heard.values(), len(heard)):
+        return together
     judged = [one for one in seen.trials if one.nonce is not None]
     if judged and sum(one.missed for one in judged) > len(judged) / 2:
         return "most answers did not give what their own prompt asked for, short ones neither."
