@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kvaudit.auditor.checks.asker import CONTROL_TOKENS, Asker, Cell
+from kvaudit.auditor.checks.asker import CONTROL, CONTROL_TOKENS, CONTROLS, Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.rejection import CHECK
 from kvaudit.auditor.checks.rejection.ladder import CLOSE, LONGEST_SEARCHED, Rung, bisect, rungs
-from kvaudit.auditor.checks.rejection.seen import SEARCH, LadderSeen, mostly_wrong
+from kvaudit.auditor.checks.rejection.seen import SEARCH, LadderSeen, unlike_controls
 from kvaudit.auditor.checks.rejection.verdict import judge_ladder
 from kvaudit.auditor.checks.trials import Trial, idle, pool_use, unaskable, withheld
 from kvaudit.auditor.verdict import Result
@@ -97,12 +97,22 @@ class RejectionSender:
             return
         if seen.first_rejected is None:
             await self.locate()
-        steps = rungs(seen.first_rejected, context, self._prober.limits.page, edge_limit, replayed)
+        steps = rungs(
+            seen.first_rejected, context, self._prober.limits.page, edge_limit, replayed, self._room()
+        )
         self._asker.planned = seen.planned = sum(rung.repeats for rung in steps)
         for repeat in range(max((rung.repeats for rung in steps), default=0)):
             for rung in steps:
                 if repeat < rung.repeats and rung.name not in self._confirmed and not seen.unhealthy:
                     await self._rung(rung, repeat)
+
+    def _room(self) -> int:
+        """Output tokens that a short prompt's answer took, where the ladder's other lengths leave less; 0 where not."""
+        seen, room = self._seen, self._seen.misses.room or 0
+        seen.room = room
+        if seen.first_rejected is None or self._prober.room(seen.first_rejected - CLOSE, room) >= room:
+            return 0
+        return room
 
     @property
     def unhealthy(self) -> str:
@@ -124,13 +134,27 @@ class RejectionSender:
         ten; two of those decide. Below the limit the follow-up of the miss has asked enough."""
         above = self._seen.above(rung.tokens)
         most = CONFIRMATIONS if not found.wrong else IN_DOUBT if above else 0
+        if above and found.wrong:
+            await self._controls()
         for again in range(len(self._of(rung.name)), most):
-            if above and mostly_wrong(self._of(rung.name)):
+            if above and self._leaks(rung.name):
                 break
             answer = await self._asker.send(self._cell(rung.name, rung.tokens, again), again)
             self._seen.misses.note(answer.trial)
-        if above and mostly_wrong(self._of(rung.name)):
+        if above and self._leaks(rung.name):
             raise Stop(f"Stopped at {rung.tokens:,} tokens: answers without their own nonce.", harm=True)
+
+    async def _controls(self) -> None:
+        """As many short prompts as two answers need beside them before they say anything."""
+        controls = self._seen.misses.controls
+        while len(controls) < CONTROLS:
+            answer = await self._asker.send(
+                self._cell(CONTROL, controls[0].tokens, len(controls)), len(controls)
+            )
+            controls.append(answer.trial)
+
+    def _leaks(self, name: str) -> bool:
+        return unlike_controls(self._of(name), self._seen.misses.controls)
 
     def _of(self, name: str) -> list[Trial]:
         return [one for one in self._seen.trials if one.name == name]
@@ -174,7 +198,9 @@ class RejectionSender:
                 self._seen.unhealthy = await self._prober.healthy()
                 return False
             if found.missed:
-                if mostly_wrong([one for one in self._of(SEARCH) if one.tokens == tokens]):
+                here = [one for one in self._of(SEARCH) if one.tokens == tokens]
+                await self._controls()
+                if unlike_controls(here, self._seen.misses.controls):
                     raise Stop(f"Stopped at {tokens:,} tokens: answers without their own nonce.", harm=True)
                 return None
             return True if found.read else None
