@@ -6,7 +6,8 @@ from __future__ import annotations
 from kvaudit.auditor.checks.asker import Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.prefill import CHECK
-from kvaudit.auditor.checks.prefill.verdict import PrefillSeen, judge_prefill
+from kvaudit.auditor.checks.prefill.seen import LONGEST, PrefillSeen
+from kvaudit.auditor.checks.prefill.verdict import judge_prefill
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import Trial, unaskable, withheld
 from kvaudit.auditor.text.prompts import draw_leads
@@ -32,12 +33,17 @@ def judged_lengths(limits: Limits, consent: bool) -> tuple[tuple[str, int], ...]
     n, longest = limits.first_rejected, limits.longest_safe
     if n is None or longest is None:
         return ()
-    chosen = [("longest", longest)]
+    chosen = [(LONGEST, longest)]
     if consent or not limits.dangerous:
         chosen += [("N", n), ("N+1", n + 1)]
         if limits.context is not None and limits.context > n + 1:
             chosen.append(("midpoint", (n + limits.context) // 2))
     return tuple(chosen)
+
+
+def with_room(prober: Prober, length: int, room: int) -> int:
+    """The longest length up to this one that leaves the output tokens that an answer takes."""
+    return max(FIT_BOTTOM, length - (room - prober.room(length, room)))
 
 
 class PrefillProbe:
@@ -90,7 +96,9 @@ class PrefillProbe:
             for name, length in judged:
                 if name in unanswered:
                     continue  # a length above the limit that is not answered is not applicable
-                found = await one(name, length)
+                found = await one(
+                    name, with_room(prober, length, seen.misses.room or 0) if length < n else length
+                )
                 seen.judged.append(found)
                 if length >= n and found.outcome is not Outcome.ANSWERED:
                     unanswered.add(name)
