@@ -37,7 +37,7 @@ def account(
     *changed: dict[str, Any] | Any, again: dict[str, Any] | None = None, **more: Any
 ) -> AccountingSeen:
     """20 clean prompts, the first of them changed; ``again``: how it went when its counts were odd."""
-    seen = AccountingSeen(tolerance={A: 16, B: 0})
+    seen = AccountingSeen(tolerance={("", A): 16, ("", B): 0})
     for number in range(20):
         change = changed[number] if number < len(changed) else {}
         if isinstance(change, dict):

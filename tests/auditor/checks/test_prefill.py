@@ -10,6 +10,7 @@ import pytest
 
 from kvaudit.auditor.checks.contract import History
 from kvaudit.auditor.checks.misses import Miss, Misses
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prefill.probe import fit_lengths, judged_lengths
 from kvaudit.auditor.checks.prefill.seen import PrefillSeen, drifted, residual
 from kvaudit.auditor.checks.prober_protocol import Limits
@@ -69,12 +70,12 @@ def unread(
         seen.asked += [first, at("control", 256, 0.006)]
         again = {"first_token": 0.006, "nonce": False, **(replay or {})}
         seen.asked.append(seen_as("replay", length, **again))
-        seen.misses.add(Miss(first, found, False, above=True))
+        seen.misses.of("").add(Miss(first, found, False, above=True))
     seen.judged += more
     return seen
 
 
-ABOVE = Misses(found=[Miss(at("N", N, 0.053, nonce=False), above=True)])
+ABOVE = MissesByWay({"": Misses(found=[Miss(at("N", N, 0.053, nonce=False), above=True)])})
 SLOW = [at("longest", 5_162, 0.052)] * 3
 
 

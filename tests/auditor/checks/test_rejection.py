@@ -55,14 +55,14 @@ def ladder(**rungs: Any) -> LadderSeen:
     usual |= {name: [ANSWERED] for name in BELOW} | {name: [REFUSED] for name in ABOVE}
     tokens = {"N-1": N - 1, "N": N, "midpoint": (N + C) // 2, "edge+1": N + 5, **BELOW, **ABOVE}
     seen = LadderSeen(N, C)
-    seen.misses.control_asked, seen.misses.controls = True, controls()
+    seen.misses.of("").control_asked, seen.misses.of("").controls = True, controls()
     for name, trials in {**usual, **{key.replace("_", "-"): value for key, value in rungs.items()}}.items():
         for repeat, one in enumerate(trials):
             outcome, changes = one if isinstance(one, tuple) else (one, {})
             seen.trials.append(seen_as(name, tokens[name], outcome, repeat=repeat, **changes))
             seen.misses.note(seen.trials[-1])
             if seen.trials[-1].wrong:
-                seen.misses.add(Miss(seen.trials[-1], True, True))
+                seen.misses.of("").add(Miss(seen.trials[-1], True, True))
     return seen
 
 
@@ -229,7 +229,7 @@ def test_a_leak_at_the_limit_needs_short_prompts_that_are_read(
     short: Any, at_limit: Any, verdict: Verdict
 ) -> None:
     seen = ladder(N=at_limit)
-    seen.misses.controls = short
+    seen.misses.of("").controls = short
     assert judged("rejection", seen).verdict is verdict
 
 
@@ -319,7 +319,7 @@ def test_three_runs_that_rise_fail() -> None:
 
 def test_a_leak_ends_the_ladder_at_once() -> None:
     _, seen, _ = in_lab("rejection", ["stale_pages"])
-    assert max(one.tokens for one in seen.trials) == N
+    assert max(one.tokens for one in seen.trials) <= N + 1
     assert sum(one.wrong for one in seen.trials) <= 4  # two prompts, each with its identical repeat
 
 

@@ -51,7 +51,10 @@ class AccountingProbe:
             return AccountingSeen(unaskable=True)
         limits = prober.limits
         seen = AccountingSeen(
-            tolerance={tenant: tolerance(prober.template.get(tenant, 0), limits) for tenant in prober.tenants}
+            tolerance={
+                (mode.value, tenant): tolerance(added, limits)
+                for (mode, tenant), added in prober.templates.items()
+            }
         )
         asker = Asker(prober, seen.trials, seen.evidence, seen.misses, planned=PROMPTS)
         try:
@@ -61,10 +64,10 @@ class AccountingProbe:
                     UNIQUE,
                     SHORTEST + prober.draw(SPREAD),
                     tenant,
-                    stream=number % 2 == 0,
                     wanted=16,
                     lead=True,
                 )
+                cell = replace(cell, way=asker.ways.next(tenant, cell.tokens))
                 answer = await asker.ask(cell, number, lead=lead)
                 if Account(seen).odd(answer.trial):
                     await self._again(asker, cell, answer)
@@ -75,14 +78,14 @@ class AccountingProbe:
     async def _again(self, asker: Asker, cell: Cell, answer: Answer) -> None:
         """Ask the prompt again whose counts are odd: identical where too much or too little was counted; what was in
         the cache is there now in any case, so then a fresh prompt of the same length."""
-        found = answer.trial
+        found, way = answer.trial, answer.way
         if found.usage_right is not False:
-            await asker.send(replace(cell, name=AGAIN), found.repeat)
+            await asker.send(replace(cell, name=AGAIN, way=way), found.repeat)
             return
         room = asker.prober.room(found.tokens, cell.wanted)
-        reply = await asker.prober.ask(cell.tenant, answer.prompt, max_tokens=room, stream=cell.stream)
+        reply = await asker.prober.ask(cell.tenant, answer.prompt, max_tokens=room, stream=way.stream)
         again = trial(AGAIN, reply, tenant=cell.tenant, asked=None, room=room, repeat=found.repeat)
-        asker.trials.append(replace(again, cached_tokens=None))
+        asker.trials.append(replace(again, cached_tokens=None, mode=way.mode.value, stream=way.stream))
         asker.evidence.extend(labelled_evidence(reply, again))
 
     def judge(self, seen: AccountingSeen, audit: Audit) -> Result:

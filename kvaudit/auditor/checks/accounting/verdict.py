@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from kvaudit.auditor.checks.misses import LOOK_AT_MISSES, Misses
+from kvaudit.auditor.checks.misses import LOOK_AT_MISSES
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.rules import Rule, first_that_holds
 from kvaudit.auditor.checks.trials import (
@@ -21,6 +22,7 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
+from kvaudit.auditor.checks.ways import asked_as, ways_asked
 from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
@@ -34,12 +36,13 @@ _COUNTED = (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT)
 
 @dataclass(slots=True)
 class AccountingSeen:
-    """Trials of ``PROMPTS`` prompts over all tenants, and what was asked again. ``tolerance``: tenant -> cached
-    tokens that a new prompt may honestly show: what the target adds itself (a template), rounded up to a page."""
+    """Trials of ``PROMPTS`` prompts over all tenants, and what was asked again. ``tolerance``: route and tenant ->
+    cached tokens that a new prompt may honestly show: what the target adds itself (a template), rounded up to a
+    page."""
 
     trials: list[Trial] = field(default_factory=list)
-    tolerance: Mapping[str, int] = field(default_factory=dict)
-    misses: Misses = field(default_factory=Misses)
+    tolerance: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     unaskable: bool = False
@@ -80,7 +83,7 @@ class Account:
 
     def _phantom(self, one: Trial) -> bool:
         """With cached tokens that no template explains."""
-        return (one.cached_tokens or 0) > self.seen.tolerance.get(one.tenant, 0)
+        return (one.cached_tokens or 0) > self.seen.tolerance.get((one.mode, one.tenant), 0)
 
     @property
     def miscounts(self) -> int:
@@ -201,7 +204,7 @@ def _empty(account: Account) -> str:
 def _right(account: Account) -> str:
     return (
         f"All {len(account.answered)} unique prompts were counted exactly and none was served from the cache "
-        f"({voids(account.trials)}).{account.seen.misses.said}"
+        f"({voids(account.trials)}).{account.seen.misses.said}{asked_as(account.trials)}"
     )
 
 
@@ -240,5 +243,6 @@ def _measures(account: Account) -> dict[str, Any]:
         "largest_cached_tokens": max((one.cached_tokens or 0 for one in account.answered), default=None),
         "cached_not_reported": account.unreported,
         "tolerance_tokens": max(account.seen.tolerance.values(), default=0),
+        "ways": ways_asked(account.trials),
         "misses": account.seen.misses.as_measure(),
     }

@@ -9,7 +9,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING
 
 from kvaudit.auditor.checks.asker import FOLLOWING_UP, REPLAY
-from kvaudit.auditor.checks.misses import Misses
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.stats.cusum import first_alarm
@@ -36,7 +36,7 @@ class PrefillSeen:
     fitted: list[Trial] = field(default_factory=list)
     judged: list[Trial] = field(default_factory=list)
     asked: list[Trial] = field(default_factory=list)  # these, and what followed up their misses
-    misses: Misses = field(default_factory=Misses)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     planned: int = 0  # timed prompts
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)

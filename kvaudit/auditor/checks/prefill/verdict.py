@@ -20,14 +20,17 @@ from kvaudit.auditor.checks.trials import (
     CHECK_THE_KEY,
     GIVE_CONSENT,
     NO_CONSENT,
+    RESTART,
     VOID_SHARE,
     key_refused,
     needed,
     result_builder,
     unfinished,
+    unhealthy_after,
     void_share,
     voids,
 )
+from kvaudit.auditor.checks.ways import asked_as, ways_asked
 from kvaudit.auditor.verdict import Result, Verdict
 
 LEAST_UNREAD = 2
@@ -60,9 +63,7 @@ def _not_read(timing: Timing) -> str:
 
 def _unhealthy(timing: Timing) -> str:
     """Whom the target no longer lets in cannot say how it is."""
-    if not timing.seen.unhealthy or key_refused(timing.refused_keys):
-        return ""
-    return f"The deployment is no longer healthy after timed prompts: {timing.seen.unhealthy}"
+    return "" if timing.refused_keys else unhealthy_after("timed prompts", timing.seen.unhealthy)
 
 
 def _too_few(timing: Timing) -> str:
@@ -139,6 +140,7 @@ def _as_foretold(timing: Timing) -> str:
     return (
         f"{len(timing.shown)} prompts of {timing.shown[0].tokens:,} tokens took as long as {len(timing.usable)} "
         f"shorter ones foretell ({voids(timing.everything)}).{timing.seen.misses.said}"
+        f"{asked_as(timing.seen.judged)}{timing.seen.misses.unheard}"
     )
 
 
@@ -152,7 +154,7 @@ _WATCH = "Watch the p5 of production prefill times."
 RULES: tuple[Rule[Timing], ...] = (
     Rule("not read", FAIL, _not_read, lambda timing: f"Stop serving prompts of {timing.unread[0].tokens:,} tokens and "
          "more; run rejection and canary.", "critical"),
-    Rule("unhealthy", FAIL, _unhealthy, "Restart it and look at its memory and queues.", "high"),
+    Rule("unhealthy", FAIL, _unhealthy, RESTART, "high"),
     Rule("key refused", ERROR, lambda timing: key_refused(timing.refused_keys), CHECK_THE_KEY),
     # From here on nothing was seen against the target. Was enough seen for it?
     Rule("too few", OPEN, _too_few, lambda timing: needed(timing.seen.stopped) if timing.seen.stopped else
@@ -189,6 +191,7 @@ def _measures(timing: Timing) -> dict[str, Any]:
         ],
         "valid": sum(one.outcome.valid for one in timing.everything),
         "void": sum(not one.outcome.valid for one in timing.everything),
+        "ways": ways_asked(timing.everything),
         "misses": seen.misses.as_measure(),
         "p5": None,
         "p5_note": "a p5 needs 59 requests per length bucket; it comes from production traffic",

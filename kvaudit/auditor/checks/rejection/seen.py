@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvaudit.auditor.checks.asker import FOLLOWING_UP
-from kvaudit.auditor.checks.misses import SIGNIFICANT, Misses, MissKind, missed
+from kvaudit.auditor.checks.misses import SIGNIFICANT, MissKind, missed
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.rejection.ladder import CLOSE
 from kvaudit.auditor.checks.trials import Trial, voids
+from kvaudit.auditor.checks.ways import asked_as
 from kvaudit.auditor.stats.bounds import fisher_greater
 from kvaudit.auditor.verdict import Evidence
 
@@ -26,7 +28,7 @@ class LadderSeen:
     first_rejected: int | None
     context: int | None
     trials: list[Trial] = field(default_factory=list)
-    misses: Misses = field(default_factory=Misses)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     located: bool = False
     room: int = 0  # output tokens in which short prompts gave their nonce
     planned: int = 0  # trials of all rungs, repeats of doubtful ones aside; 0 while the limit is searched
@@ -80,6 +82,18 @@ class RungSeen:
         """Whether what came back was planted in other requests: a run of marker words, or two different answers."""
         words = {trace.words for one in self.trials for trace in one.traces if not trace.decoy}
         return self.others_marker or len(words) >= 2
+
+    @property
+    def by_way(self) -> list[RungSeen]:
+        """Its trials by how they were asked: what one way answers from something else, the others may read."""
+        ways = dict.fromkeys(one.way for one in self.trials)
+        return [replace(self, trials=tuple(one for one in self.trials if one.way == way)) for way in ways]
+
+    @property
+    def way(self) -> str:
+        """ ", asked as chat with text, whole" where all were and the route is known."""
+        ways = {one.way for one in self.trials}
+        return f", asked as {next(iter(ways))}" if len(ways) == 1 and ways != {""} else ""
 
     def majority(self, *outcomes: Outcome) -> bool:
         """Two of three; a single trial decides nothing."""
@@ -150,14 +164,18 @@ class Ladder:
     def unread(self) -> RungSeen | None:
         """A length at or above the limit that was answered from something else, twice and oftener than short prompts.
         Below it a model may be weak, so there its answers must hold others' text."""
-        controls = self.seen.misses.controls
         for rung in self.rungs:
-            suspect = self.seen.above(rung.tokens) or rung.others_text
-            if mostly_wrong(rung.trials) and rung.others_marker:
-                return rung
-            if suspect and unlike_controls(rung.trials, controls):
-                return rung
+            suspect = self.seen.above(rung.tokens)
+            for asked in rung.by_way:
+                if mostly_wrong(asked.trials) and asked.others_marker:
+                    return asked
+                if (suspect or asked.others_text) and unlike_controls(asked.trials, self._controls(asked)):
+                    return asked
         return None
+
+    def _controls(self, rung: RungSeen) -> list[Trial]:
+        misses = self.seen.misses.by_mode.get(rung.trials[0].mode)
+        return misses.controls if misses is not None else []
 
     @property
     def unshown_above(self) -> list[Trial]:
@@ -211,6 +229,7 @@ class Ladder:
         return (
             f"Prompts up to {self.given:,} tokens answered their own nonce{counted} and from {self.lowest:,} on they "
             f"were refused with an error that names the length ({self.counted}).{self.seen.misses.said}"
+            f"{asked_as(self.trials)}{self.seen.misses.unheard}"
         )
 
 
