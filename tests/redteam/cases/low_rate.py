@@ -17,7 +17,7 @@ from tests.redteam.wanted import Happened, NeverAllPass
 
 
 class CustomersText(Gateway):
-    at: Container[int] = range(4_000, LIMIT)
+    at: Container[int] = range(2_000, LIMIT - 100)  # beyond, an answer has too little room to say whose it is
     rate = 0.03
 
     async def generation(self, asked: Asked) -> ASGIApp | None:
