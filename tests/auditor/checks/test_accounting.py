@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
-from kvaudit.auditor.checks.accounting.probe import AccountingSeen, tolerance
-from kvaudit.auditor.checks.prober_protocol import Limits
-from kvaudit.auditor.verdict import Verdict
+from kvaudit.auditor import checks as registry
+from kvaudit.auditor.checks.accounting.probe import tolerance
+from kvaudit.auditor.checks.accounting.verdict import AccountingSeen
+from kvaudit.auditor.checks.contract import Audit
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply
+from kvaudit.auditor.text.spelling import Prompt
+from kvaudit.auditor.verdict import Result, Verdict
 from tests.auditor.checks.active import (
     BUSY,
+    CUT,
     DENIED,
     EMPTY,
     UNANSWERED,
@@ -22,12 +28,15 @@ from tests.auditor.checks.active import (
     nothing_asked,
     seen_as,
 )
+from tests.auditor.checks.scripted import Asked, Script, Scripted
 
 FAIL, PASS, OPEN, ERROR = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR
 
 
-def account(*changed: dict[str, Any] | Any, **more: Any) -> AccountingSeen:
-    """20 clean prompts, the first of them changed."""
+def account(
+    *changed: dict[str, Any] | Any, again: dict[str, Any] | None = None, **more: Any
+) -> AccountingSeen:
+    """20 clean prompts, the first of them changed; ``again``: how it went when its counts were odd."""
     seen = AccountingSeen(tolerance={("", A): 16, ("", B): 0})
     for number in range(20):
         change = changed[number] if number < len(changed) else {}
@@ -35,6 +44,8 @@ def account(*changed: dict[str, Any] | Any, **more: Any) -> AccountingSeen:
             seen.trials.append(seen_as("unique", 400 + number, repeat=number, **change))
         else:
             seen.trials.append(seen_as("unique", 400 + number, change, repeat=number))
+    if again is not None:
+        seen.trials.append(seen_as("again", 400, **again))
     for name, value in more.items():
         setattr(seen, name, value)
     return seen
@@ -45,11 +56,23 @@ def account(*changed: dict[str, Any] | Any, **more: Any) -> AccountingSeen:
     [
         (account(), PASS, "All 20"),
         (account({"prompt_tokens": 402}), PASS, ""),
-        (account({"prompt_tokens": 403}), FAIL, "counted as 403"),
-        (account({"prompt_tokens": 1}), FAIL, "counted as 1 "),
+        (account({"prompt_tokens": 403}, {"prompt_tokens": 300}), FAIL, "counted as 403"),
+        (account({"prompt_tokens": 1}, again={"prompt_tokens": 1}), FAIL, "counted as 1 "),
+        (
+            account({"prompt_tokens": 403}, again={}),
+            OPEN,
+            "counted as 403: once, and not when it was asked again",
+        ),
+        (account({"prompt_tokens": 403}), OPEN, "it was not asked again"),
         (account({"cached_tokens": 16}), PASS, ""),
-        (account({"cached_tokens": 17}), FAIL, "17 tokens of a prompt that nobody ever sent"),
-        (account({"cached_tokens": 16, "tenant": B}), FAIL, "16 tokens"),
+        (account(*[{"cached_tokens": 17}] * 2), FAIL, "17 tokens of a prompt that nobody ever sent"),
+        (account({"cached_tokens": 16, "tenant": B}, again={"cached_tokens": 64}), FAIL, "16 tokens"),
+        (account({"cached_tokens": 64}, again={}), OPEN, "served from the cache with 64: once"),
+        (account(*[{"nonce": None}] * 20), OPEN, "0 could be judged"),
+        (account(*[CUT] * 20), OPEN, "0 could be judged"),
+        (account(*[{"nonce": False}] * 20), OPEN, "20 could be judged by their nonce and 0 gave it"),
+        (account(*[{"nonce": None}] * 19), OPEN, "1 could be judged"),
+        (account(CUT, CUT), PASS, ""),
         (account({"cached_tokens": 500}), ERROR, "more cached tokens than prompt tokens"),
         (account(*[{"cached_tokens": None}] * 20), OPEN, "unknown is not zero"),
         (account({"cached_tokens": None}), OPEN, "not reported"),
@@ -58,9 +81,10 @@ def account(*changed: dict[str, Any] | Any, **more: Any) -> AccountingSeen:
         (account(EMPTY), OPEN, "1 of 20 prompts"),
         (account(BUSY, BUSY, UNANSWERED), OPEN, "Only 17 of 20"),
         (account(DENIED), ERROR, "401"),
+        (account(*[{"cached_tokens": 48}] * 2, DENIED), FAIL, "48 tokens"),  # what was seen stands
         (account(stopped="The budget is used up."), OPEN, "budget"),
         (account(trials=[]), OPEN, "Only 0 of 20"),
-        (account({"cached_tokens": 48}, *[BUSY] * 10), FAIL, "48 tokens"),
+        (account(*[{"cached_tokens": 48}] * 2, *[BUSY] * 10), FAIL, "48 tokens"),
     ],
 )
 def test_verdicts(seen: AccountingSeen, verdict: Verdict, said: str) -> None:
@@ -68,6 +92,39 @@ def test_verdicts(seen: AccountingSeen, verdict: Verdict, said: str) -> None:
     assert result.verdict is verdict, result.summary
     assert said in result.summary
     assert "clears no other check" in result.does_not_prove
+
+
+def asked_by(script: Script) -> tuple[Result, list[Asked]]:
+    prober = Scripted(script)
+    audit = Audit("glm", [], prober=cast("Any", prober))
+    check = registry.get("accounting")
+    return check.judge(asyncio.run(check.observe(audit)), audit), prober.asked
+
+
+@pytest.mark.parametrize(
+    ("odd", "always", "verdict"),
+    [
+        ({"prompt_tokens": 4}, False, OPEN),
+        ({"prompt_tokens": 4}, True, FAIL),
+        ({"cached_tokens": 64}, False, OPEN),
+    ],
+)
+def test_one_odd_count_is_asked_again(odd: dict[str, int], always: bool, verdict: Verdict) -> None:
+    """One of twenty, by chance or because of the prompt itself."""
+    chosen: list[Prompt] = []
+
+    def script(asked: Asked) -> Reply | str:
+        if not chosen:
+            chosen.append(asked.prompt)
+        right = {"prompt_tokens": asked.prompt.tokens, "cached_tokens": 0}
+        if asked.prompt is chosen[0] and (always or not asked.replayed):
+            right |= odd
+        return Reply(Outcome.ANSWERED, 200, asked.right, tokens_sent=asked.prompt.tokens, **right)
+
+    result, asked = asked_by(script)
+    assert result.verdict is verdict, result.summary
+    assert len(asked) == 21
+    assert asked[1].replayed == ("prompt_tokens" in odd)  # a repeat of what is cached now would say nothing
 
 
 def test_the_flags_that_show_cached_tokens_are_named_by_engine() -> None:

@@ -211,14 +211,18 @@ def test_pool_share(counters: dict[str, float], share: float | None) -> None:
 # -- the judge ---------------------------------------------------------------------------------------
 
 
-def trials(arm: str, answered: int, lost: int = 0, cancelled: int = 0, busy: int = 0) -> list[Trial]:
+def trials(
+    arm: str, answered: int, lost: int = 0, cancelled: int = 0, busy: int = 0, empty: int = 0
+) -> list[Trial]:
     made = [Trial(arm, 500, "a", Outcome.ANSWERED, nonce=number >= lost) for number in range(answered)]
     made += [Trial(arm, 500, "a", Outcome.CANCELLED) for _ in range(cancelled)]
+    made += [Trial(arm, 500, "a", Outcome.EMPTY, nonce=False) for _ in range(empty)]
     return made + [Trial(arm, 500, "a", Outcome.BUSY) for _ in range(busy)]
 
 
 def seen(**change: Any) -> ConcurrencySeen:
     lost, busy = change.pop("lost", {}), change.pop("busy", 0)
+    empty, answered = change.pop("empty", {}), change.pop("answered", {})
     base = ConcurrencySeen(
         Limits(8186, 8192, 10_000, 16, True),
         ("a", "b"),
@@ -227,7 +231,14 @@ def seen(**change: Any) -> ConcurrencySeen:
         trials=[
             one
             for arm in ARMS
-            for one in trials(arm, 120, lost.get(arm, 0), 20 if arm in ABORTING else 0, busy)
+            for one in trials(
+                arm,
+                answered.get(arm, 120),
+                lost.get(arm, 0),
+                20 if arm in ABORTING else 0,
+                busy,
+                empty.get(arm, 0),
+            )
         ],
         use={arm: Use([0.3, 0.95], 2) for arm in ARMS},
         own_markers=580,
@@ -257,6 +268,42 @@ def sighting(**change: Any) -> Sighting:
         ({"lost": {"mixed": 12, "aborts": 8}}, Verdict.FAIL, "high", "20 of 360 answers"),
         ({"lost": {"mixed": 12, "aborts": 8, "equal": 8}}, Verdict.PASS, "", ""),
         ({"lost": {"sequential": 60}}, Verdict.INCONCLUSIVE, "", "180 of 240 answers of the control"),
+        # an empty answer holds nobody's words, and has a control of its own
+        (
+            {"empty": {"mixed": 25}},
+            Verdict.FAIL,
+            "medium",
+            "25 of 385 answers were HTTP 200 without text, against 0",
+        ),
+        (
+            {"empty": dict.fromkeys(ARMS, 25)},
+            Verdict.INCONCLUSIVE,
+            "",
+            "125 answers were HTTP 200 without text",
+        ),
+        ({"empty": {"mixed": 1}}, Verdict.INCONCLUSIVE, "", "1 answers were HTTP 200 without text"),
+        # nothing ran under load, or nothing of it could be judged
+        (
+            {"answered": dict.fromkeys(UNEQUAL, 0)},
+            Verdict.INCONCLUSIVE,
+            "",
+            "only 0 of the answers of the arm mixed",
+        ),
+        ({"answered": {"aborts": 11}}, Verdict.INCONCLUSIVE, "", "only 11 of the answers of the arm aborts"),
+        (
+            {"answered": dict.fromkeys(UNEQUAL, 14), "own_markers": 350},
+            Verdict.INCONCLUSIVE,
+            "",
+            "could have been missed",
+        ),
+        ({"answered": dict.fromkeys(UNEQUAL, 20)}, Verdict.PASS, "", "Fewer than 5.0% of requests"),
+        ({"own_markers": 0, "own_asked": 0}, Verdict.INCONCLUSIVE, "", "0 of 0 answers named"),
+        (
+            {"visits": [Visit(number, (3, 3), (0, 0), (3, 3), 12_000) for number in range(3)]},
+            Verdict.INCONCLUSIVE,
+            "",
+            "answered 0 questions for facts, and 9",
+        ),
         ({"planned": 80}, Verdict.INCONCLUSIVE, "", "token ceiling"),
         ({"busy": 20}, Verdict.INCONCLUSIVE, "", "void"),
         ({"own_markers": 200}, Verdict.INCONCLUSIVE, "", "200 of 600 answers named"),
@@ -305,6 +352,29 @@ def test_a_refused_key_is_an_error() -> None:
     found = seen()
     found.trials.append(Trial("mixed", 500, "b", Outcome.DENIED, status=401))
     assert judge_concurrency(found).verdict is Verdict.ERROR
+
+
+def test_answers_that_nobody_could_judge_are_no_pass() -> None:
+    found = seen()
+    found.trials = [replace(one, nonce=None) if one.name in UNEQUAL else one for one in found.trials]
+    assert judge_concurrency(found).verdict is Verdict.INCONCLUSIVE
+    found.trials = [replace(one, nonce=None) for one in found.trials]
+    assert judge_concurrency(replace(found, own_asked=0, own_markers=0)).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("change", "severity"),
+    [
+        ({"lost": {"mixed": 12, "aborts": 8}}, "high"),
+        ({"empty": {"mixed": 25}}, "medium"),
+        ({"visits": [Visit(number, (3, 3), (0, 3), (3, 3), 12_000) for number in range(3)]}, "high"),
+    ],
+)
+def test_what_was_seen_stands_when_a_key_is_refused_afterwards(change: dict[str, Any], severity: str) -> None:
+    found = seen(**change)
+    found.trials.append(Trial("mixed", 500, "b", Outcome.DENIED, status=401))
+    result = judge_concurrency(found)
+    assert (result.verdict, result.severity) == (Verdict.FAIL, severity)
 
 
 def test_bound_counts_answers_of_the_unequal_arms() -> None:

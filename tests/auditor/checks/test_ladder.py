@@ -43,6 +43,15 @@ def test_an_edge_limit_adds_its_own_two_and_keeps_the_larger_repeat() -> None:
     assert named(5_322, 8_192, 16, edge=5_321)["N"] == (5_322, 3)
 
 
+def test_a_model_that_thinks_first_is_asked_where_it_has_room() -> None:
+    assert [(one.name, one.tokens) for one in rungs(8_186, 8_192, 16, room=512) if "room" in one.name] == [
+        ("N-room", 7_674)
+    ]
+    assert not any(
+        one.name == "N-room" for one in rungs(600, 8_192, 16, room=512)
+    )  # too short to be near the limit
+
+
 def test_without_a_limit_there_is_no_ladder() -> None:
     assert rungs(None, 8_192, 16) == ()
 

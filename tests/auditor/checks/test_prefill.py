@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from kvaudit.auditor.checks.contract import History
 from kvaudit.auditor.checks.misses import Miss, Misses
 from kvaudit.auditor.checks.misses_by_way import MissesByWay
-from kvaudit.auditor.checks.prefill.probe import PrefillSeen, fit_lengths, judged_lengths
-from kvaudit.auditor.checks.prefill.verdict import drifted, residual
+from kvaudit.auditor.checks.prefill.probe import fit_lengths, judged_lengths
+from kvaudit.auditor.checks.prefill.seen import PrefillSeen, drifted, residual
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.prober import Permission
@@ -53,6 +54,27 @@ def at(name: str, tokens: int, seconds: float, **more: Any) -> Trial:
     return seen_as(name, tokens, first_token=seconds, **more)
 
 
+def unread(
+    times: int,
+    length: int = N,
+    replay: dict[str, Any] | None = None,
+    found: bool | None = False,
+    more: Sequence[Trial] = (),
+) -> PrefillSeen:
+    """Fast answers without their nonce, each followed up by its identical repeat: ``found`` as the rule of misses
+    reads it."""
+    seen = measured(judged=[at("longest", 5_162, 0.052) for _ in range(3)])
+    for _ in range(times):
+        first = at("N", length, 0.006, nonce=False)
+        seen.judged.append(first)
+        seen.asked += [first, at("control", 256, 0.006)]
+        again = {"first_token": 0.006, "nonce": False, **(replay or {})}
+        seen.asked.append(seen_as("replay", length, **again))
+        seen.misses.of("").add(Miss(first, found, False, above=True))
+    seen.judged += more
+    return seen
+
+
 ABOVE = MissesByWay({"": Misses(found=[Miss(at("N", N, 0.053, nonce=False), above=True)])})
 SLOW = [at("longest", 5_162, 0.052)] * 3
 
@@ -61,7 +83,13 @@ SLOW = [at("longest", 5_162, 0.052)] * 3
     ("seen", "verdict", "warn", "said"),
     [
         (measured(), PASS, False, "as long as 40 shorter ones foretell"),
-        (measured(judged=[*SLOW, at("N", N, 0.006, nonce=False)]), FAIL, False, "not read"),
+        (unread(2), FAIL, False, "not read"),
+        (unread(1), OPEN, True, "1 of 1 without their nonce, but not twice"),
+        (unread(2, replay={"nonce": True}), OPEN, True, "2 of 2 without their nonce"),
+        (unread(2, replay={"first_token": 0.053}), OPEN, True, "again when repeated"),
+        (unread(2, found=None), OPEN, True, "2 of 2 without"),  # it came from a cache, or nobody asked
+        (unread(1, more=[at("longest", 5_162, 0.006)]), OPEN, True, "1 of 2 without their nonce"),
+        (unread(2, more=[seen_as("N+1", N + 1, DENIED)]), FAIL, False, "not read"),  # what was seen stands
         (measured(judged=[*SLOW, at("N", N, 0.006)]), OPEN, True, "nonce and all"),
         (
             measured(judged=[*SLOW, at("N", N, 0.053, nonce=False)], misses=ABOVE),
@@ -69,7 +97,19 @@ SLOW = [at("longest", 5_162, 0.052)] * 3
             True,
             "is to be refused",
         ),
-        (measured(judged=[at("longest", 5_162, 0.006, nonce=False)] * 3), FAIL, False, "5,162"),
+        (unread(3, length=5_162), FAIL, False, "5,162"),
+        (measured(judged=[at("longest", 5_162, 0.006, nonce=False)] * 5), OPEN, True, "5 of 5 without"),
+        (measured(judged=[seen_as("longest", 5_162)] * 5), OPEN, False, "Only 0 of 5"),
+        (measured(judged=[*SLOW[:1], *[seen_as("longest", 5_162)] * 4]), OPEN, False, "Only 1 of 5"),
+        (measured(judged=[*SLOW[:2], *[seen_as("longest", 5_162)] * 3]), OPEN, False, "Only 2 of 5"),
+        (measured(judged=[*SLOW[:2], seen_as("longest", 5_162)]), PASS, False, "2 prompts of 5,162"),
+        (
+            measured(judged=[at("longest", 5_162, 0.052, nonce=None, cramped=True)] * 5),
+            OPEN,
+            False,
+            "Only 0 of 5",
+        ),
+        (measured(judged=[*SLOW, seen_as("longest", 5_162, REFUSED)]), OPEN, True, "refused below the limit"),
         (
             measured(judged=[at("longest", 5_162, 0.006, cached_tokens=5_000)] * 3),
             OPEN,

@@ -13,6 +13,7 @@ from kvaudit.auditor.checks.misses import Miss
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Trace
 from kvaudit.auditor.checks.rejection.probe import LadderSeen
 from kvaudit.auditor.checks.rejection.verdict import stranded
+from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import (
@@ -43,12 +44,18 @@ BELOW = {"N-64": N - 64, "N-2": N - 2}
 ABOVE = {"N+1": N + 1, "N+page": N + 16, "C-1": C - 1, "C": C, "C+1": C + 1}
 
 
+def controls(missed: int = 0, of: int = 30) -> list[Trial]:
+    return [seen_as("control", 256, nonce=number >= missed) for number in range(of)]
+
+
 def ladder(**rungs: Any) -> LadderSeen:
-    """A clean ladder; ``N=[...]`` replaces the trials of a rung, given as outcome or (outcome, changes)."""
+    """A clean ladder, with 30 short prompts beside it; ``N=[...]`` replaces the trials of a rung, given as outcome or
+    (outcome, changes)."""
     usual: dict[str, list[Any]] = {"N-1": [ANSWERED] * 3, "N": [REFUSED] * 3, "midpoint": [REFUSED] * 3}
     usual |= {name: [ANSWERED] for name in BELOW} | {name: [REFUSED] for name in ABOVE}
     tokens = {"N-1": N - 1, "N": N, "midpoint": (N + C) // 2, "edge+1": N + 5, **BELOW, **ABOVE}
     seen = LadderSeen(N, C)
+    seen.misses.of("").control_asked, seen.misses.of("").controls = True, controls()
     for name, trials in {**usual, **{key.replace("_", "-"): value for key, value in rungs.items()}}.items():
         for repeat, one in enumerate(trials):
             outcome, changes = one if isinstance(one, tuple) else (one, {})
@@ -68,6 +75,9 @@ OTHERS = (
 )
 GUESS = (ANSWERED, {"nonce": False, "traces": (Trace("nonce", "text", "b", "a", ("w",), 1, N),)})
 NO_ROOM = (ANSWERED, {"nonce": None, "cramped": True})
+UNCOUNTED = (ANSWERED, {"nonce": None, "cramped": True, "prompt_tokens": None})
+CUT_SHORT = (ANSWERED, {"nonce": None, "cramped": True, "prompt_tokens": 4_800})
+NEVER_SHOWN: dict[str, Any] = {"N_1": [NO_ROOM] * 3, "N_64": [NO_ROOM], "N_2": [NO_ROOM]}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +102,31 @@ NO_ROOM = (ANSWERED, {"nonce": None, "cramped": True})
         ({"N_64": [GUARDED]}, PASS, "", False, "1 void (1 guardrail)"),
         ({"N_64": [FAILED] * 3}, OPEN, "", True, "5,258 tokens and more end in server errors (5xx): 500"),
         ({"N": [WRONG, *[REFUSED] * 9]}, OPEN, "", True, "1 of 10"),
+        (NEVER_SHOWN, OPEN, "", False, "No prompt near the limit of 5,322 tokens gave its nonce"),
+        (
+            {**NEVER_SHOWN, "N_64": [ANSWERED]},
+            PASS,
+            "",
+            False,
+            "up to 5,258 tokens answered their own nonce, up to 5,321",
+        ),
+        (
+            {"N+1": [UNCOUNTED], "C": [UNCOUNTED], "C+1": [UNCOUNTED]},
+            OPEN,
+            "",
+            True,
+            "1 of 1 prompts of 5,323 tokens",
+        ),
+        (
+            {"midpoint": [NO_ROOM] * 3},
+            OPEN,
+            "",
+            True,
+            "3 of 3 prompts of 6,757 tokens",
+        ),  # counts were right then too
+        ({"N+1": [CUT_SHORT], "C+1": [CUT_SHORT]}, FAIL, "medium", False, "4,800 tokens were counted"),
+        ({"N+1": [CUT_SHORT]}, OPEN, "", True, "no nonce that shows"),
+        ({"N+1": [SHORT]}, OPEN, "", True, "counted as 5,000: only once"),
         ({"N": [ANSWERED] * 3, "N+1": [ANSWERED], "N+page": [ANSWERED]}, PASS, "", False, "5,338"),
         ({"N": [CUT] * 2 + [REFUSED]}, FAIL, "medium", False, "at most one token"),
         ({"N": [CUT, REFUSED, REFUSED]}, PASS, "", False, ""),
@@ -139,6 +174,8 @@ NO_ROOM = (ANSWERED, {"nonce": None, "cramped": True})
         ),
         ({"C": [ANSWERED]}, OPEN, "", True, "two replicas"),
         ({"N_1": [DENIED]}, ERROR, "", False, "401"),
+        ({"N": [WRONG, WRONG, DENIED]}, FAIL, "critical", False, "2 of 3"),  # a leak that was seen stands
+        ({"N": [HIDDEN, HIDDEN, DENIED]}, FAIL, "medium", False, "hidden in a 200"),
     ],
 )
 def test_ladders(rungs: Any, verdict: Verdict, severity: str, warn: bool, said: str) -> None:
@@ -174,6 +211,39 @@ def test_what_keeps_a_ladder_from_passing(changes: Any, verdict: Verdict, said: 
     result = judged("rejection", seen)
     assert result.verdict is verdict
     assert said in result.summary
+
+
+@pytest.mark.parametrize(
+    ("short", "at_limit", "verdict"),
+    [
+        (controls(), [WRONG] * 2, FAIL),
+        (controls(of=0), [WRONG] * 3, OPEN),
+        (controls(of=1), [WRONG] * 2, OPEN),
+        (controls(29), [WRONG] * 10, OPEN),  # a model, or a route, that reads nothing
+        (controls(3), [WRONG] * 2, OPEN),
+        (controls(3), [WRONG] * 10, FAIL),
+        (controls(29), [OTHERS] * 2, FAIL),  # others' words are no weakness
+    ],
+)
+def test_a_leak_at_the_limit_needs_short_prompts_that_are_read(
+    short: Any, at_limit: Any, verdict: Verdict
+) -> None:
+    seen = ladder(N=at_limit)
+    seen.misses.of("").controls = short
+    assert judged("rejection", seen).verdict is verdict
+
+
+def test_a_refused_key_is_no_dead_server() -> None:
+    seen = ladder(N=[REFUSED, DENIED])
+    seen.unhealthy = "An ordinary request is not answered any more: denied"
+    assert judged("rejection", seen).verdict is ERROR
+
+
+def test_a_count_that_is_never_right_shortens_nothing() -> None:
+    """A gateway that counts words."""
+    words = {"prompt_tokens": 3_000}
+    seen = ladder(**{name: [(ANSWERED, words)] * 3 for name in ("N_1", "N_64", "N_2", "N")})
+    assert judged("rejection", seen).verdict is OPEN
 
 
 def test_a_hit_survives_any_number_of_voids_and_a_stop() -> None:
@@ -253,8 +323,9 @@ def test_a_leak_ends_the_ladder_at_once() -> None:
     assert sum(one.wrong for one in seen.trials) <= 4  # two prompts, each with its identical repeat
 
 
-def climbed_by(script: Script) -> Any:
-    """The verdict over a ladder whose answers a script gives; prompts of N and more are refused unless it answers."""
+def climbed_by(script: Script, context: int | None = None) -> Any:
+    """The verdict over a ladder whose answers a script gives; prompts of N and more are refused unless it answers.
+    ``context``: prompt and answer together are no longer."""
 
     class Prober(Scripted):
         consent, scope = True, "one node"
@@ -264,6 +335,9 @@ def climbed_by(script: Script) -> Any:
 
         def now(self) -> float:
             return 0.0
+
+        def room(self, prompt_tokens: int, wanted: int) -> int:
+            return max(1, min(wanted, context - prompt_tokens)) if context else wanted
 
     prober: Any = Prober(script, Limits(N, C, 5_328, 16, True), (A,))
     given = Audit("glm", [], prober=prober)
@@ -300,6 +374,22 @@ def test_what_is_no_leak(script: Script, verdict: Verdict, severity: str, said: 
     result = climbed_by(script)
     assert (result.verdict, result.severity) == (verdict, severity), result.summary
     assert said in result.summary
+
+
+def thinking(asked: Asked, needed: int = 90) -> Reply | str:
+    return refusing(asked, None if asked.max_tokens >= needed else "Okay, the user")
+
+
+def test_a_model_that_thinks_first_shows_near_the_limit_what_it_read() -> None:
+    """Redteam thinking_chat: from N-64 on there is no room for one nonce, and counts were right in the incident too."""
+    result = climbed_by(thinking, context=N + 6)
+    rows = {row["name"]: row["with_nonce"] for row in result.measures["rungs"]}
+    assert (result.verdict, rows["N-room"], rows["N-1"]) == (PASS, 1, 0), result.summary
+    assert (
+        f"Prompts up to {N - 128:,} tokens answered their own nonce, up to {N - 1:,} tokens" in result.summary
+    )
+    silent = climbed_by(lambda a: thinking(a, needed=90 if a.prompt.tokens < 4_000 else 9_999), context=N + 6)
+    assert silent.verdict is OPEN
 
 
 @pytest.mark.parametrize(("answered", "verdict"), [(1, OPEN), (2, OPEN), (3, FAIL), (9, FAIL)])

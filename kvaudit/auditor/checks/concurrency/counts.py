@@ -18,6 +18,17 @@ def nonce_loss(seen: ConcurrencySeen) -> float:
     return fisher_greater(bad, all_bad, good, all_good)
 
 
+def empty(trials: Iterable[Trial], arms: Iterable[str]) -> tuple[int, int]:
+    """(answers without text, answers)."""
+    answers = [one for one in of_arms(trials, arms) if one.outcome in (Outcome.ANSWERED, Outcome.EMPTY)]
+    return sum(one.outcome is Outcome.EMPTY for one in answers), len(answers)
+
+
+def text_loss(seen: ConcurrencySeen) -> float:
+    """Fisher's one-sided p that the unequal arms, pooled, come back without text more often than the controls."""
+    return fisher_greater(*empty(seen.trials, UNEQUAL), *empty(seen.trials, CONTROLS))
+
+
 def visit_loss(seen: ConcurrencySeen) -> tuple[int, float]:
     """Facts missed by the controls of all visits, and Fisher's p that returning sessions miss more."""
     found, asked = total(one.after for one in seen.visits)
@@ -26,11 +37,16 @@ def visit_loss(seen: ConcurrencySeen) -> tuple[int, float]:
     return all_known - known, fisher_greater(asked - found, asked, all_known - known, all_known)
 
 
-def bound(seen: ConcurrencySeen, valid: int) -> float:
+def judged_under_load(seen: ConcurrencySeen) -> int:
+    """Answers that overlapped with others and could be judged: what a bound may count."""
+    return without_nonce(seen.trials, UNEQUAL)[1]
+
+
+def bound(seen: ConcurrencySeen) -> float:
     """Upper 95 % bound on visible mix-ups per answered request, corrected for the share of answers
     that name their own marker."""
     surfacing = seen.own_markers / seen.own_asked if seen.own_asked else 0.0
-    return min(1.0, upper_bound(0, valid) / surfacing) if surfacing else 1.0
+    return min(1.0, upper_bound(0, judged_under_load(seen)) / surfacing) if surfacing else 1.0
 
 
 def of_arms(trials: Iterable[Trial], arms: Iterable[str]) -> list[Trial]:
@@ -52,8 +68,9 @@ def ended(trials: Iterable[Trial]) -> int:
 
 
 def without_nonce(trials: Iterable[Trial], arms: Iterable[str]) -> tuple[int, int]:
-    """(answers without their nonce, answers that could be judged)."""
-    judged = [one for one in of_arms(trials, arms) if one.nonce is not None]
+    """(answers without their nonce, answers that could be judged). An empty one holds nobody's words: `empty`."""
+    answered = (one for one in of_arms(trials, arms) if one.outcome is Outcome.ANSWERED)
+    judged = [one for one in answered if one.nonce is not None]
     return sum(one.nonce is False for one in judged), len(judged)
 
 

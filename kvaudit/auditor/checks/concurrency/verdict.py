@@ -6,11 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from kvaudit.auditor.checks.concurrency import counts
-from kvaudit.auditor.checks.concurrency.counts import nonce_loss, visit_loss
+from kvaudit.auditor.checks.concurrency.counts import nonce_loss, text_loss, visit_loss
 from kvaudit.auditor.checks.concurrency.load import ARMS, CONTROLS, FULL, LEAST_REQUESTS, UNEQUAL
 from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting
 from kvaudit.auditor.checks.trials import (
+    CHECK_THE_KEY,
     VOID_SHARE,
+    key_refused,
     needed,
     nothing_learnt,
     result_builder,
@@ -30,6 +32,15 @@ LEAST_SURFACING = 0.5
 
 LEAST_CUT = 0.25
 """Share of the planned aborts that must have come in time: before the answer was complete."""
+
+LEAST_JUDGED = 12
+"""Answers in each unequal arm that could be judged; 36 of them together show the 8 % of vllm #39589."""
+
+MOST_BOUND = 0.085
+"""Upper bound that may still be called a pass: a run that could have missed the race that was reported is none."""
+
+LEAST_ASKED = 0.66
+"""Of the facts that returning sessions are asked for must have been answered: six of nine can show a loss."""
 
 OVERLOADED = 0.2
 
@@ -54,7 +65,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
 
     if seen.hits:
         return result(Verdict.FAIL, _hit_sentence(seen, seen.hits[0]), FIRST_AID, "critical")
-    if (error := nothing_learnt(result, seen.trials, seen.sightings)) is not None:
+    if (error := nothing_learnt(result, (), seen.sightings)) is not None:
         return error
     lost, lost_p = visit_loss(seen)
     if lost_p < ALPHA:
@@ -78,6 +89,19 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
             FIRST_AID,
             "high",
         )
+    if text_loss(seen) < ALPHA:
+        empty, answers = counts.empty(seen.trials, UNEQUAL)
+        empty_alone, answers_alone = counts.empty(seen.trials, CONTROLS)
+        return result(
+            Verdict.FAIL,
+            f"Under load {empty} of {answers} answers were HTTP 200 without text, against {empty_alone} of "
+            f"{answers_alone} in the control arms (p = {text_loss(seen):.1g}): clients get nothing and no error.",
+            "Have whatever drops the answer return an error (scheduler, transfer, gateway); see the server's log at "
+            "these times.",
+            "medium",
+        )
+    if refused := key_refused(seen.trials):
+        return result(Verdict.ERROR, refused, CHECK_THE_KEY)
     if _overloaded(seen):
         return result(
             Verdict.ERROR,
@@ -85,9 +109,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
             "than 250 ms late, so the load was not the planned one.",
             "Run this from a machine with free processor time.",
         )
-    reason = _why_not(seen)
-    valid = counts.valid(seen.trials, UNEQUAL)
-    if reason:
+    if reason := _why_not(seen):
         return result(
             Verdict.INCONCLUSIVE,
             f"Not shown either way: {reason} {counts.valid(seen.trials, ARMS)} of {seen.planned} planned requests are "
@@ -101,7 +123,7 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
         f"them cut off, in a pool {counts.least_peak(seen):.0%} full: no answer held another request's marker "
         f"({voids(counts.counted(seen.trials))}), and "
         f"{len(seen.visits)} sessions that had been pushed out of the pool found their own facts again. Fewer "
-        f"than {counts.bound(seen, valid):.1%} of requests under such load are mixed up visibly (95 % confidence)."
+        f"than {counts.bound(seen):.1%} of requests under such load are mixed up visibly (95 % confidence)."
         f"{asked_as(seen.trials)}",
         "Run again weekly in a window, and after every upgrade; runs with the same configuration add up.",
     )
@@ -117,13 +139,21 @@ def _why_not(seen: ConcurrencySeen) -> str:
     given, asked = counts.with_nonce(seen.trials, CONTROLS)
     if not asked or given < LEAST_CONTROL * asked:
         return f"only {given} of {asked} answers of the control arms gave their nonce, so a lost one says nothing."
+    if empty := counts.empty(seen.trials, ARMS)[0]:
+        return f"{empty} answers were HTTP 200 without text."
     if missed := seen.misses.why_no_pass:
         return missed
-    if seen.own_markers < LEAST_SURFACING * seen.own_asked:
+    for arm in UNEQUAL:
+        judged = counts.without_nonce(seen.trials, (arm,))[1]
+        if judged < LEAST_JUDGED:
+            return f"only {judged} of the answers of the arm {arm} could be judged, and {LEAST_JUDGED} are needed."
+    if not seen.own_asked or seen.own_markers < LEAST_SURFACING * seen.own_asked:
         return (
             f"only {seen.own_markers} of {seen.own_asked} answers named their own marker, so a swapped answer would "
             "seldom name the other's."
         )
+    if (bound := counts.bound(seen)) > MOST_BOUND:
+        return f"mix-ups of {bound:.1%} of requests could have been missed, and a pass allows for {MOST_BOUND:.1%}."
     if (cut := counts.cut(seen)) < LEAST_CUT * seen.aborts_planned:
         return f"only {cut} of {seen.aborts_planned} requests were cut off before their answer was complete."
     if reason := _load(seen):
@@ -155,6 +185,9 @@ def _visits(seen: ConcurrencySeen) -> str:
     if not asked or found < LEAST_CONTROL * asked:
         return f"sessions that stayed in the pool found {found} of {asked} of their facts: nothing is shown."
     found, asked = counts.total(one.after for one in seen.visits)
+    wanted = counts.total(one.before for one in seen.visits)[1]
+    if asked < LEAST_ASKED * wanted:
+        return f"sessions that came back answered {asked} questions for facts, and {wanted} when they were stored."
     if found < LEAST_CONTROL * asked:
         return f"sessions that came back found {found} of {asked} of their facts: not enough to tell."
     pool = seen.limits and (seen.limits.largest_pool or seen.limits.pool)
@@ -182,12 +215,13 @@ def _hit_sentence(seen: ConcurrencySeen, hit: Sighting) -> str:
 def _measures(seen: ConcurrencySeen) -> dict[str, Any]:
     unequal_lost, unequal = counts.without_nonce(seen.trials, UNEQUAL)
     control_lost, control = counts.without_nonce(seen.trials, CONTROLS)
-    valid = counts.valid(seen.trials, UNEQUAL)
     visit_lost, visit_p = visit_loss(seen)
     return {
         "planned": seen.planned,
         "valid": counts.valid(seen.trials, ARMS),
-        "valid_under_load": valid,  # pool this and hits_under_load over runs with the same fingerprint
+        "valid_under_load": counts.judged_under_load(
+            seen
+        ),  # pool this and hits_under_load over runs with the same fingerprint
         "hits_under_load": len(seen.hits),
         "void": sum(not one.outcome.valid for one in counts.counted(seen.trials)),
         "cancelled": counts.cut(seen),
@@ -197,10 +231,14 @@ def _measures(seen: ConcurrencySeen) -> dict[str, Any]:
         "order": list(seen.order),
         "surfacing": round(seen.own_markers / seen.own_asked, 3) if seen.own_asked else 0.0,
         "surfacing_trials": seen.own_asked,
-        "bound": round(counts.bound(seen, valid), 5) if not seen.hits else None,
+        "bound": round(counts.bound(seen), 5) if not seen.hits else None,
         "confidence": 0.95,
         "nonce_lost": {"unequal": [unequal_lost, unequal], "controls": [control_lost, control]},
         "nonce_p": nonce_loss(seen),
+        "without_text": {
+            "unequal": list(counts.empty(seen.trials, UNEQUAL)),
+            "controls": list(counts.empty(seen.trials, CONTROLS)),
+        },
         "ways": ways_asked(seen.trials),
         "misses": seen.misses.as_measure(),
         "hits": [_shown(one) for one in seen.hits],

@@ -6,7 +6,8 @@ from __future__ import annotations
 from kvaudit.auditor.checks.asker import Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.prefill import CHECK
-from kvaudit.auditor.checks.prefill.verdict import PrefillSeen, judge_prefill
+from kvaudit.auditor.checks.prefill.seen import LONGEST, PrefillSeen
+from kvaudit.auditor.checks.prefill.verdict import judge_prefill
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import Trial, unaskable, withheld
 from kvaudit.auditor.checks.ways import Way
@@ -34,12 +35,17 @@ def judged_lengths(limits: Limits, consent: bool) -> tuple[tuple[str, int], ...]
     n, longest = limits.first_rejected, limits.longest_safe
     if n is None or longest is None:
         return ()
-    chosen = [("longest", longest)]
+    chosen = [(LONGEST, longest)]
     if consent or not limits.dangerous:
         chosen += [("N", n), ("N+1", n + 1)]
         if limits.context is not None and limits.context > n + 1:
             chosen.append(("midpoint", (n + limits.context) // 2))
     return tuple(chosen)
+
+
+def with_room(prober: Prober, length: int, room: int) -> int:
+    """The longest length up to this one that leaves the output tokens that an answer takes."""
+    return max(FIT_BOTTOM, length - (room - prober.room(length, room)))
 
 
 class PrefillProbe:
@@ -90,11 +96,16 @@ class PrefillProbe:
         try:
             for length in order:
                 seen.fitted.append(await one(FIT, length, usual))
+            for mode in asker.ways.modes[1:]:  # a route that reads nothing tells nothing by its times
+                if not await asker.control(prober.tenants[0], mode):
+                    asker.ways.given_up.add(mode)
             for name, length in judged:
                 way = asker.ways.next(name, length)
                 if unanswered & {(name, ""), (name, way.mode)}:
                     continue  # a length above the limit that is not answered is not applicable
-                found = await one(name, length, way)
+                room = seen.misses.of(way.mode).room or 0
+                asked = with_room(prober, length, room) if length < n else length
+                found = await one(name, asked, way)
                 seen.judged.append(found)
                 if length >= n and found.outcome is not Outcome.ANSWERED:
                     unanswered.add((name, way.mode if found.outcome is Outcome.REFUSED else ""))

@@ -29,12 +29,14 @@ def rungs(
     edge_limit: int | None = None,
     replayed: Iterable[int] = (),
     routes: int = 1,
+    room: int = 0,
 ) -> tuple[Rung, ...]:
     """The ladder around N (checks.md 3), N-1 first in every repeat since refusals lean on it.
 
     Lengths that coincide are asked once, under the first name; without N there is no ladder.
     ``replayed`` lengths failed in an earlier run and are asked as often as the boundary itself, which is asked by
-    each of ``routes`` once at least.
+    each of ``routes`` once at least. ``room``: output tokens that an answer takes, where 64 below the limit leave
+    less: so far below it a model that thinks first can still give its nonce.
     """
     if first_rejected is None:
         return ()
@@ -47,6 +49,8 @@ def rungs(
         Rung("N+1", n + 1),
         Rung("N+page", n + page),
     ]
+    if room:
+        wanted.append(Rung("N-room", n - room, routes))
     if context is not None:
         if context > n + 1:
             wanted.append(Rung("midpoint", (n + context) // 2, often))

@@ -6,12 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from kvaudit.auditor.checks.asker import CONTROL_TOKENS, Asker, Cell
+from kvaudit.auditor.checks.asker import CONTROL, CONTROL_TOKENS, CONTROLS, Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.prober_protocol import Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.rejection import CHECK
 from kvaudit.auditor.checks.rejection.ladder import CLOSE, LONGEST_SEARCHED, Rung, bisect, rungs
-from kvaudit.auditor.checks.rejection.seen import SEARCH, LadderSeen, mostly_wrong
+from kvaudit.auditor.checks.rejection.seen import SEARCH, LadderSeen, unlike_controls
 from kvaudit.auditor.checks.rejection.verdict import judge_ladder
 from kvaudit.auditor.checks.trials import Trial, idle, pool_use, unaskable, withheld
 from kvaudit.auditor.checks.ways import Way
@@ -101,9 +101,9 @@ class RejectionSender:
             return
         if seen.first_rejected is None:
             await self.locate()
-        prober = self._prober
+        prober, routes = self._prober, len(self._prober.modes)
         steps = rungs(
-            seen.first_rejected, context, prober.limits.page, edge_limit, replayed, len(prober.modes)
+            seen.first_rejected, context, prober.limits.page, edge_limit, replayed, routes, self._room()
         )
         self._asker.planned = seen.planned = sum(rung.repeats for rung in steps)
         for repeat in range(max((rung.repeats for rung in steps), default=0)):
@@ -114,6 +114,14 @@ class RejectionSender:
                     way = self._asker.ways.next(rung.name, rung.tokens, first)
                     if (rung.name, way) not in self._confirmed:
                         await self._rung(rung, repeat, way)
+
+    def _room(self) -> int:
+        """Output tokens that a short prompt's answer took, where the ladder's other lengths leave less; 0 where not."""
+        seen, room = self._seen, max((misses.room or 0 for misses in self._seen.misses), default=0)
+        seen.room = room
+        if seen.first_rejected is None or self._prober.room(seen.first_rejected - CLOSE, room) >= room:
+            return 0
+        return room
 
     @property
     def unhealthy(self) -> str:
@@ -135,13 +143,27 @@ class RejectionSender:
         nonce up to ten; two of those decide. Below the limit the follow-up of the miss has asked enough."""
         above = self._seen.above(rung.tokens)
         most = CONFIRMATIONS if not found.wrong else IN_DOUBT if above else 0
+        if above and found.wrong:
+            await self._controls(way)
         for again in range(len(self._of(rung.name, way)), most):
-            if above and mostly_wrong(self._of(rung.name, way)):
+            if above and self._leaks(self._of(rung.name, way), way):
                 break
             answer = await self._asker.send(Cell(rung.name, rung.tokens, self._tenant, way=way), again)
             self._seen.misses.note(answer.trial)
-        if above and mostly_wrong(self._of(rung.name, way)):
+        if above and self._leaks(self._of(rung.name, way), way):
             raise Stop(f"Stopped at {rung.tokens:,} tokens: answers without their own nonce.", harm=True)
+
+    async def _controls(self, way: Way) -> None:
+        """As many short prompts as two answers need beside them before they say anything."""
+        controls = self._seen.misses.of(way.mode).controls
+        while controls and len(controls) < CONTROLS:
+            number = len(controls)
+            asked = Way(way.mode, number % 2 == 0)
+            cell = Cell(CONTROL, controls[0].tokens, self._tenant, way=asked)
+            controls.append((await self._asker.send(cell, number)).trial)
+
+    def _leaks(self, trials: list[Trial], way: Way) -> bool:
+        return unlike_controls(trials, self._seen.misses.of(way.mode).controls)
 
     def _of(self, name: str, way: Way) -> list[Trial]:
         return [one for one in self._seen.trials if one.name == name and one.way == str(way)]
@@ -183,7 +205,8 @@ class RejectionSender:
                 self._seen.unhealthy = await self._prober.healthy()
                 return False
             if found.missed:
-                if mostly_wrong([one for one in self._of(SEARCH, way) if one.tokens == tokens]):
+                await self._controls(way)
+                if self._leaks([one for one in self._of(SEARCH, way) if one.tokens == tokens], way):
                     raise Stop(f"Stopped at {tokens:,} tokens: answers without their own nonce.", harm=True)
                 return None
             return True if found.read else None

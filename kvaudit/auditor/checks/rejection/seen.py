@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvaudit.auditor.checks.asker import FOLLOWING_UP
-from kvaudit.auditor.checks.misses import MissKind
+from kvaudit.auditor.checks.misses import SIGNIFICANT, MissKind, missed
 from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Outcome
+from kvaudit.auditor.checks.rejection.ladder import CLOSE
 from kvaudit.auditor.checks.trials import Trial, voids
 from kvaudit.auditor.checks.ways import asked_as
+from kvaudit.auditor.stats.bounds import fisher_greater
 from kvaudit.auditor.verdict import Evidence
 
 SEARCH = "search"
@@ -28,6 +30,7 @@ class LadderSeen:
     trials: list[Trial] = field(default_factory=list)
     misses: MissesByWay = field(default_factory=MissesByWay)
     located: bool = False
+    room: int = 0  # output tokens in which short prompts gave their nonce
     planned: int = 0  # trials of all rungs, repeats of doubtful ones aside; 0 while the limit is searched
     unhealthy: str = ""
     stopped: str = ""
@@ -65,19 +68,26 @@ class RungSeen:
         return sum(one.read and one.usage_right is not False for one in self.trials)
 
     @property
-    def others_text(self) -> bool:
-        """Whether what came back was planted in other requests: a run of marker words, or two different answers."""
-        traces = [trace for one in self.trials for trace in one.traces if not trace.decoy]
-        return any(trace.verified for trace in traces) or len({trace.words for trace in traces}) >= 2
+    def given(self) -> bool:
+        """Whether a nonce was given, and not only a right count."""
+        return any(one.outcome is Outcome.ANSWERED and one.nonce is True for one in self.trials)
 
     @property
-    def unread(self) -> RungSeen | None:
-        """The trials of one way that were mostly answered from something else: the other ways may be right."""
-        for way in dict.fromkeys(one.way for one in self.trials):
-            asked = tuple(one for one in self.trials if one.way == way)
-            if mostly_wrong(asked):
-                return replace(self, trials=asked)
-        return None
+    def others_marker(self) -> bool:
+        """Whether a run of another request's marker came back, which no weakness of a model brings."""
+        return any(trace.verified and not trace.decoy for one in self.trials for trace in one.traces)
+
+    @property
+    def others_text(self) -> bool:
+        """Whether what came back was planted in other requests: a run of marker words, or two different answers."""
+        words = {trace.words for one in self.trials for trace in one.traces if not trace.decoy}
+        return self.others_marker or len(words) >= 2
+
+    @property
+    def by_way(self) -> list[RungSeen]:
+        """Its trials by how they were asked: what one way answers from something else, the others may read."""
+        ways = dict.fromkeys(one.way for one in self.trials)
+        return [replace(self, trials=tuple(one for one in self.trials if one.way == way)) for way in ways]
 
     @property
     def way(self) -> str:
@@ -97,6 +107,7 @@ class RungSeen:
             "trials": len(self.trials),
             "accepted": self.read,
             "refused": refused,
+            "with_nonce": sum(one.nonce is True for one in self.trials),
             "without_nonce": self.wrong,
             "empty": self.count(Outcome.EMPTY),
             "cut": self.count(Outcome.CUT),
@@ -115,6 +126,13 @@ def mostly_wrong(trials: Sequence[Trial]) -> bool:
     wrong = sum(one.wrong for one in trials)
     answered = sum(one.outcome is Outcome.ANSWERED for one in trials)
     return wrong >= 2 and 3 * wrong >= 2 * answered
+
+
+def unlike_controls(trials: Sequence[Trial], controls: Sequence[Trial]) -> bool:
+    """Whether a length was mostly answered from something else, and oftener than short prompts asked the same way are
+    missed. Without such controls a missing nonce says nothing."""
+    judged = missed([one for one in trials if one.outcome is Outcome.ANSWERED])
+    return mostly_wrong(trials) and fisher_greater(*judged, *missed(controls)) < SIGNIFICANT
 
 
 def stranded(seen: LadderSeen) -> float | None:
@@ -144,25 +162,54 @@ class Ladder:
 
     @property
     def unread(self) -> RungSeen | None:
-        """A length at or above the limit that was answered from something else, twice. Below it a model may be weak,
-        so there its answers must hold others' text."""
+        """A length at or above the limit that was answered from something else, twice and oftener than short prompts.
+        Below it a model may be weak, so there its answers must hold others' text."""
         for rung in self.rungs:
-            unread = rung.unread
-            if unread is not None and (self.seen.above(rung.tokens) or unread.others_text):
-                return unread
+            suspect = self.seen.above(rung.tokens)
+            for asked in rung.by_way:
+                if mostly_wrong(asked.trials) and asked.others_marker:
+                    return asked
+                if (suspect or asked.others_text) and unlike_controls(asked.trials, self._controls(asked)):
+                    return asked
         return None
 
+    def _controls(self, rung: RungSeen) -> list[Trial]:
+        misses = self.seen.misses.by_mode.get(rung.trials[0].mode)
+        return misses.controls if misses is not None else []
+
     @property
-    def missed_above(self) -> list[RungSeen]:
-        """Lengths at or above the limit, or where it may lie, with an answer that lacks its nonce and is not its
-        prompt's fault."""
+    def unshown_above(self) -> list[Trial]:
+        """Answers to what is to be refused that do not show that it was read, and not by their prompt's fault."""
         explained = {id(miss.first) for miss in self.seen.misses.found if miss.kind is MissKind.EXPLAINED}
         return [
-            rung
+            one
             for rung in self.rungs
             if self.seen.above(rung.tokens)
-            and any(one.wrong and id(one) not in explained for one in rung.trials)
+            for one in rung.trials
+            if one.outcome is Outcome.ANSWERED and one.nonce is not True and id(one) not in explained
         ]
+
+    @property
+    def shortened(self) -> list[Trial]:
+        """Answers to prompts that were counted shorter than they were sent, where a shorter one was counted right.
+        Below the limit a count alone says nothing: they must have given their nonce."""
+        right = min((one.tokens for one in self.trials if one.usage_right), default=self.limit or 0)
+        answered = (one for rung in self.rungs for one in rung.trials if one.outcome is Outcome.ANSWERED)
+        return [
+            one
+            for one in answered
+            if one.tokens > right
+            and one.usage_right is False
+            and (one.prompt_tokens or 0) < one.tokens
+            and (one.read or self.seen.above(one.tokens))
+        ]
+
+    @property
+    def given(self) -> int:
+        """The longest prompt that answered its nonce; 0 for none within reach of the limit, where 64 tokens below it,
+        or the room that an answer takes, are within reach."""
+        reach = (self.limit or 0) - max(CLOSE, self.seen.room)
+        return max((rung.tokens for rung in self.rungs if rung.given and rung.tokens >= reach), default=0)
 
     @property
     def highest(self) -> int:
@@ -174,9 +221,14 @@ class Ladder:
 
     @property
     def climbed(self) -> str:
+        counted = (
+            f", up to {self.highest:,} tokens they were answered without room for it and counted right,"
+            if self.highest > self.given
+            else ""
+        )
         return (
-            f"Prompts up to {self.highest:,} tokens answered their own nonce and from {self.lowest:,} on they were "
-            f"refused with an error that names the length ({self.counted}).{self.seen.misses.said}"
+            f"Prompts up to {self.given:,} tokens answered their own nonce{counted} and from {self.lowest:,} on they "
+            f"were refused with an error that names the length ({self.counted}).{self.seen.misses.said}"
             f"{asked_as(self.trials)}{self.seen.misses.unheard}"
         )
 

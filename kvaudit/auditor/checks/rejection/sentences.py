@@ -5,7 +5,7 @@ from __future__ import annotations
 from kvaudit.auditor.checks.asker import CONTROL, CONTROL_TOKENS, ROOMS
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.rejection.seen import Ladder, RungSeen, stranded
-from kvaudit.auditor.checks.trials import NO_CONSENT, VOID_SHARE, unfinished, void_share
+from kvaudit.auditor.checks.trials import NO_CONSENT, VOID_SHARE, key_refused, unfinished, void_share
 
 FIRST_AID = (
     "Stop serving prompts of {tokens:,} tokens and more now; quarantine the deployment; enlarge the prefill pool or "
@@ -28,7 +28,8 @@ def first_aid(ladder: Ladder) -> str:
 
 
 def unhealthy(ladder: Ladder) -> str:
-    unhealthy = ladder.seen.unhealthy
+    """Whom the target no longer lets in cannot say how it is."""
+    unhealthy = "" if key_refused(ladder.trials) else ladder.seen.unhealthy
     return f"After a prompt at the limit the deployment did not recover: {unhealthy}" if unhealthy else ""
 
 
@@ -100,14 +101,20 @@ def never_answered(ladder: Ladder) -> str:
 
 
 def shortened(ladder: Ladder) -> str:
-    for rung in ladder.rungs:
-        short = [one for one in rung.trials if one.read and one.usage_right is False]
-        if len(short) >= 2:
-            return (
-                f"Prompts of {rung.tokens:,} tokens are answered from a part of themselves: {short[0].prompt_tokens:,} "
-                "tokens were counted. The target shortens long prompts without an error."
-            )
-    return ""
+    short = ladder.shortened
+    if len(short) < 2:
+        return ""
+    return (
+        f"Prompts of {short[0].tokens:,} tokens are answered from a part of themselves: {short[0].prompt_tokens:,} "
+        "tokens were counted. The target shortens long prompts without an error."
+    )
+
+
+def shortened_once(ladder: Ladder) -> str:
+    if not ladder.shortened:
+        return ""
+    one = ladder.shortened[0]
+    return f"A prompt of {one.tokens:,} tokens was answered and counted as {one.prompt_tokens:,}: only once."
 
 
 def pool_shrinks(ladder: Ladder) -> str:
@@ -160,16 +167,28 @@ def no_control(ladder: Ladder) -> str:
     )
 
 
-def missed_above(ladder: Ladder) -> str:
-    for rung in ladder.missed_above:
-        where = (
-            "which are to be refused" if ladder.seen.above(rung.tokens) else "near a limit that is not known"
-        )
-        return (
-            f"{rung.wrong} of {len(rung.trials)} prompts of {rung.tokens:,} tokens, {where}, were answered "
-            "with HTTP 200 and without their nonce: too few for a leak at every prompt, or nobody's words in them."
-        )
-    return ""
+def unshown_above(ladder: Ladder) -> str:
+    if not ladder.unshown_above:
+        return ""
+    first = ladder.unshown_above[0]
+    rung = next(rung for rung in ladder.rungs if first in rung.trials)
+    some = [one for one in ladder.unshown_above if one in rung.trials]
+    asked = f"{len(some)} of {len(rung.trials)} prompts of {rung.tokens:,} tokens, which are to be refused,"
+    if not first.wrong:
+        return f"{asked} were answered with HTTP 200 and, for want of room, no nonce that shows that they were read."
+    return (
+        f"{asked} were answered with HTTP 200 and without their nonce: too few beside what short prompts miss, or "
+        "nobody's words in them."
+    )
+
+
+def none_near(ladder: Ladder) -> str:
+    if ladder.given:
+        return ""
+    return (
+        f"No prompt near the limit of {ladder.limit:,} tokens gave its nonce ({ladder.counted}): a right count alone "
+        "does not show that a prompt was read."
+    )
 
 
 def nothing_refused(ladder: Ladder) -> str:

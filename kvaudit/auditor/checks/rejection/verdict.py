@@ -36,7 +36,6 @@ ERROR, FAIL, OPEN, PASS = Verdict.ERROR, Verdict.FAIL, Verdict.INCONCLUSIVE, Ver
 _HONEST = "Have the engine or gateway return an error with its reason."
 
 RULES: tuple[Rule[Ladder], ...] = (
-    Rule("key refused", ERROR, lambda ladder: key_refused(ladder.trials), CHECK_THE_KEY),
     # What was seen stands, however the climb went on.
     Rule("read something else", FAIL, said.read_something_else, said.first_aid, "critical"),
     Rule("unhealthy", FAIL, said.unhealthy, "Restart the deployment; do not send prompts of this length again until "
@@ -48,6 +47,7 @@ RULES: tuple[Rule[Ladder], ...] = (
     Rule("shortened", FAIL, said.shortened, _HONEST, "medium"),
     Rule("pool shrinks", FAIL, said.pool_shrinks, "Restart in a window and report the leak upstream with these "
          "numbers; the pool check will fail next.", "high"),
+    Rule("key refused", ERROR, lambda ladder: key_refused(ladder.trials), CHECK_THE_KEY),
     # From here on nothing was seen against the target. Was enough seen for it?
     Rule("withheld", OPEN, said.withheld, GIVE_CONSENT),
     Rule("all fail", OPEN, said.all_fail, "Bring the server back to answering a short completion, then run again.",
@@ -58,13 +58,17 @@ RULES: tuple[Rule[Ladder], ...] = (
          "an entry behind it, then run again."),
     Rule("no control", OPEN, said.no_control, "Ask a model, or a route, that answers what a short prompt asks for "
          "(kvaudit probe --model, --entry)."),
-    Rule("missed above", OPEN, said.missed_above, LOOK_AT_MISSES, warn=True),
+    Rule("unshown above", OPEN, said.unshown_above, LOOK_AT_MISSES, warn=True),
     Rule("stopped", OPEN, said.stopped, lambda ladder: needed(ladder.seen.stopped)),
     Rule("no limit", OPEN, said.no_limit, "Give the nodes' URLs so that their limits can be read, or declare the "
          "context."),
     Rule("misses", OPEN, lambda ladder: ladder.seen.misses.why_no_pass, LOOK_AT_MISSES, warn=True),
     Rule("nothing accepted", OPEN, said.nothing_accepted, "See whether this model can copy its nonce at that length "
          "(coherence), or what stands before it."),
+    Rule("none near", OPEN, said.none_near, "Ask a model, or a route, that answers with less thought (kvaudit probe "
+         "--model, --entry), or raise the context."),
+    Rule("shortened once", OPEN, said.shortened_once, "See what rewrites prompts or counts between kvaudit and the "
+         "engine, then run again.", warn=True),
     Rule("some empty", OPEN, said.some_empty, "See what drops answers between engine and client, then run again.",
          warn=True),
     Rule("nothing refused", OPEN, said.nothing_refused, "See what stands between kvaudit and the engine; a proxy may "

@@ -32,6 +32,7 @@ LABELS: Mapping[str, str] = {
     "accepted": "Requests below N that were answered",
     "accepted_above_limit": "Requests from N on that were answered",
     "refused": "Requests refused",
+    "with_nonce": "Answers with their own nonce",
     "without_nonce": "Answers without their own nonce",
     "valid": "Valid requests",
     "void": "Invalid requests (excluded)",
@@ -62,6 +63,7 @@ LABELS: Mapping[str, str] = {
     "workers": "Requests at once",
     "order": "Order of the arms",
     "nonce_lost": "Answers without their own nonce, of those judged",
+    "without_text": "Answers without text, of all",
     "nonce_p": "Chance of losing so many nonces without a fault (p)",
     "visit_controls_lost": "Facts lost by the controls of return visits",
     "visit_p": "Chance of losing so many facts without a fault (p)",
@@ -88,6 +90,8 @@ LABELS: Mapping[str, str] = {
     # accounting
     "prompts": "Prompts sent",
     "miscounted": "Prompts counted wrong",
+    "asked_again": "Prompts asked again for their odd counts",
+    "read": "Answers with their own nonce",
     "phantom_cached": "Fresh prompts said to come from the cache",
     "largest_cached_tokens": "Most tokens said to come from the cache",
     "cached_not_reported": "Answers that do not say what came from the cache",
@@ -137,7 +141,9 @@ FIRST_COLUMNS: Sequence[str] = ("name", "node", "id", "arm", "role", "engine", "
 PERCENT = frozenset({"bound", "confidence", "surfacing", "dirtying", "baseline", "pool_peak", "median_gain"})
 """Shares of one."""
 
-PAIRED = frozenset({"own_markers", "oversize", "late_writes", "echoes", "nonce_lost", "late_timers"})
+PAIRED = frozenset(
+    {"own_markers", "oversize", "late_writes", "echoes", "nonce_lost", "without_text", "late_timers"}
+)
 """Two numbers: so many, of so many."""
 
 WITHOUT: Mapping[str, str] = {  # what no value means where it does not mean that a reading failed
