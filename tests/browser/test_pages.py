@@ -131,7 +131,7 @@ def test_the_first_tab_skips_to_the_content(visit, addresses):
 def test_from_the_fleet_to_the_evidence_in_two_clicks(visit, addresses):
     page = visit().go("/")
     page.get_by_role("region", name="Is anybody at risk?").get_by_role("link", name="chat-000").click()
-    expect(page.get_by_text("At risk: pool, version fail.")).to_be_visible()
+    expect(page.get_by_text("Failing: pool, version.").first).to_be_visible()
     page.get_by_role("row", name=re.compile("^pool ")).get_by_role("link").click()
     expect(page.get_by_role("heading", name=re.compile("^pool"))).to_be_in_viewport()
 

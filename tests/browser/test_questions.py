@@ -108,7 +108,7 @@ def test_from_the_login_to_the_evidence_by_keyboard_alone(visit: Any, fleet: lis
     expect(risk).to_be_visible()
     tab_to(page, risk.get_by_role("link", name="chat-000"))
     page.keyboard.press("Enter")
-    expect(page.get_by_text("At risk: pool, version fail.")).to_be_visible()
+    expect(page.get_by_text("Failing: pool, version.").first).to_be_visible()
     tab_to(page, page.get_by_role("row", name=re.compile("^pool ")).get_by_role("link"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name=re.compile("^pool"))).to_be_visible()

@@ -67,6 +67,11 @@ def get(check_id: str) -> Probe[Any]:
     return probe
 
 
+def label(check_id: str) -> str:
+    """What a person reads: the check's name, else its id, of a check of another release too."""
+    return (CHECKS[check_id].name if check_id in CHECKS else "") or check_id
+
+
 def keys_needed(check_id: str) -> int:
     """Tenants whose keys a check asks with; ValueError as `describe`."""
     return describe(check_id).tenants

@@ -43,6 +43,8 @@ class Check:
     """Tenants whose keys it asks with."""
     packages: tuple[str, ...] = ()
     """Importable names that only kvaudit[stats] installs and that it judges with. Without them it is not asked."""
+    name: str = ""
+    """What pages and messages call it where the id would mislead."""
     package: str = ""
     """Name of the package below `kvaudit.auditor.checks` where it is not the id."""
 

@@ -14,10 +14,12 @@ from pydantic import AwareDatetime, BaseModel, Field
 from kvaudit.server import clock
 from kvaudit.server.accounts.models import ApiToken, TokenScope
 from kvaudit.server.api.bearer import require_scope, visible_deployment
-from kvaudit.server.api.schemas import Problem, Verdict
+from kvaudit.server.api.schemas import Problem, StatusFields, Verdict, status_fields
+from kvaudit.server.audits.state.tiers import Assessment
 from kvaudit.server.checklists.evaluation import Cell, Status
 from kvaudit.server.checklists.matrix import MatrixRow
 from kvaudit.server.checklists.models import Assessed
+from kvaudit.server.incidents.assessments import assessments
 
 router = Router()
 
@@ -41,12 +43,14 @@ class ItemLine(BaseModel):
     waiver: int | None = Field(description="A waiver in force, whether it changes anything or not.")
 
 
-class ComplianceLine(BaseModel):
+class ComplianceLine(StatusFields):
     deployment: str
     team: str
     owner: str
     contact: str
-    status: Standing
+    status: Standing = Field(description="The worst of its items: another question than its tier.")
+    controls_met: int = Field(description="Items met by checks, attestation or waiver.")
+    controls: int = Field(description="Items that apply to it.")
     since: datetime
     overdue_since: datetime | None
     items: list[ItemLine]
@@ -86,9 +90,10 @@ def compliance(request: _TokenRequest, wanted: Query[Wanted]) -> ComplianceAnswe
         seen = seen.filter(slug__gt=_clean(wanted.after))
     matrix = seen[: wanted.limit + 1].standings(moment=moment)
     rows, more = matrix.rows[: wanted.limit], len(matrix.rows) > wanted.limit
+    said = assessments([row.deployment for row in rows], moment=moment)
     return ComplianceAnswer(
         moment=matrix.moment,
-        deployments=[_line(row) for row in rows],
+        deployments=[_line(row, said[row.deployment.pk]) for row in rows],
         next=rows[-1].deployment.slug if more else None,
     )
 
@@ -100,8 +105,9 @@ def compliance(request: _TokenRequest, wanted: Query[Wanted]) -> ComplianceAnswe
 )
 def of_deployment(request: _TokenRequest, slug: str, as_of: AwareDatetime | None = None) -> ComplianceLine:
     deployment = visible_deployment(request.auth, slug, TokenScope.READ.value)
-    matrix = Assessed.objects.filter(pk=deployment.pk).standings(moment=_moment(as_of))
-    return _line(matrix.rows[0])
+    moment = _moment(as_of)
+    matrix = Assessed.objects.filter(pk=deployment.pk).standings(moment=moment)
+    return _line(matrix.rows[0], assessments([deployment], moment=moment)[deployment.pk])
 
 
 def _moment(as_of: datetime | None) -> datetime | None:
@@ -122,8 +128,11 @@ def _clean(text: str) -> str:
     return text.replace("\x00", "")
 
 
-def _line(row: MatrixRow) -> ComplianceLine:
+def _line(row: MatrixRow, said: Assessment) -> ComplianceLine:
     return ComplianceLine(
+        **status_fields(said),
+        controls_met=row.controls.met,
+        controls=row.controls.total,
         deployment=row.deployment.slug,
         team=row.deployment.team.slug,
         owner=row.deployment.owner,

@@ -24,11 +24,14 @@ from kvaudit.server.api.schemas import (
     GateQuestion,
     GateReason,
     Problem,
+    status_fields,
 )
 from kvaudit.server.audits.state.deployment_status import DeploymentStatus
 from kvaudit.server.audits.state.status import status_of, statuses
+from kvaudit.server.audits.state.tiers import Assessment
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate
+from kvaudit.server.incidents.assessments import assessed, assessment
 
 api = NinjaAPI(
     title="kvaudit",
@@ -57,8 +60,11 @@ class TokenRequest(HttpRequest):
     summary="May this deployment take traffic, as far as history knows?",
 )
 def ask_gate(request: TokenRequest, slug: str, question: GateQuestion) -> GateAnswer:
-    answer = traffic_gate.answer(visible_deployment(request.auth, slug, TokenScope.GATE.value))
+    deployment = visible_deployment(request.auth, slug, TokenScope.GATE.value)
+    status = status_of(deployment)
+    answer = traffic_gate.answer(deployment, status)
     return GateAnswer(
+        **status_fields(assessment(deployment, status)),
         deployment=answer.deployment,
         verdict=answer.verdict.value,
         exit_code=answer.verdict.exit_code,
@@ -78,7 +84,8 @@ def list_deployments(request: TokenRequest) -> list[DeploymentLine]:
     require_scope(request.auth, TokenScope.READ.value)
     seen = list(Deployment.objects.visible_to_token(request.auth).active().select_related("team"))
     status = statuses(seen)
-    return [DeploymentLine(**_line(deployment, status[deployment.pk])) for deployment in seen]
+    said = assessed({each.pk: each.slug for each in seen}, status)
+    return [DeploymentLine(**_line(each, status[each.pk], said[each.pk])) for each in seen]
 
 
 @api.get("/deployments/{slug}", response={200: DeploymentDetail, **_PROBLEMS})
@@ -100,13 +107,15 @@ def show_deployment(request: TokenRequest, slug: str) -> DeploymentDetail:
         )
         for now in status.checks.values()
     ]
+    said = assessment(deployment, status)
     return DeploymentDetail(
-        **_line(deployment, status), checks=checks, missing=status.missing, expired=status.expired
+        **_line(deployment, status, said), checks=checks, missing=status.missing, expired=status.expired
     )
 
 
-def _line(deployment: Deployment, status: DeploymentStatus) -> dict[str, Any]:
+def _line(deployment: Deployment, status: DeploymentStatus, said: Assessment) -> dict[str, Any]:
     return {
+        **status_fields(said),
         "slug": deployment.slug,
         "team": deployment.team.slug,
         "verdict": status.verdict.value,

@@ -93,6 +93,16 @@ def _of_check(check: str, states: Sequence[tuple[Any, ...]]) -> list[CheckInterv
     )
 
 
+class Controls(NamedTuple):
+    """How many items of the checklist are met, of those that apply."""
+
+    met: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.met} of {self.total} controls met"
+
+
 class Subject(NamedTuple):
     """A deployment as far as its row shows it: a model instance is dear, and a page has thousands.
     ``created_at`` is microseconds."""
@@ -100,6 +110,7 @@ class Subject(NamedTuple):
     pk: int
     slug: str
     team_id: int
+    engine: str
     owner: str
     contact: str
     created_at: int
@@ -116,6 +127,12 @@ class MatrixRow:
     statuses: Mapping[str, Status]
     status: Status
     overdue_since: datetime | None = None
+
+    @property
+    def controls(self) -> Controls:
+        """Met truly, by attestation or by waiver."""
+        complying = [status.complies for status in self.statuses.values()]
+        return Controls(complying.count(True), len(complying) - complying.count(None))
 
     @property
     def since(self) -> datetime:

@@ -53,11 +53,14 @@ def test_the_list_holds_what_the_token_may_see(django_assert_num_queries: Any) -
     assert (first["slug"], first["verdict"]) == ("ours", "fail")
     assert {each["verdict"] for each in response.json()[1:]} == {"inconclusive"}
     assert len(response.json()) == 6
+    assert (first["tier"], first["reason"]) == ("unsafe", "Failing: pool.")
+    assert first["next_step"]["label"] == "See what failed"
+    assert {each["tier"] for each in response.json()[1:]} == {"not_verified"}
     assert get("deployments", factories.a_user()).json() == []
     assert get("deployments", member, scopes=["gate"]).status_code == 403
 
     _, secret = create_token(owner=member, name="x", scopes=["read"], actor=member)
-    with django_assert_num_queries(8):  # token, its use, roles, deployments, status
+    with django_assert_num_queries(9):  # token, its use, roles, deployments, status, incidents
         Client().get("/api/v1/deployments", HTTP_AUTHORIZATION=f"Bearer {secret}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -20,13 +21,14 @@ from kvaudit.server.audits.models import CheckState, Result
 from kvaudit.server.audits.state import intervals as states
 from kvaudit.server.audits.state.deployment_status import ALWAYS_REQUIRED, DeploymentStatus
 from kvaudit.server.audits.state.status import status_of
+from kvaudit.server.audits.state.tiers import Tier, assessment_of, tier_of
 from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment, FingerprintChange
 from kvaudit.server.incidents import traffic_gate
-from kvaudit.server.web.deployment import page
+from kvaudit.server.incidents.assessments import assessment
 from kvaudit.server.web.fleet import page as fleet
 from kvaudit.server.web.fleet.headline import headline
-from kvaudit.server.web.fleet.items import item_standings
+from kvaudit.server.web.kit import badges
 from tests.drawn import cases
 from tests.factories import a_deployment, a_node, an_admin
 from tests.recorded import recorded
@@ -149,9 +151,11 @@ def agree(deployment: Deployment, planned: set[str], moment: datetime | None) ->
     assert set(status.unrefuted_checks) <= {name for name, now in status.checks.items() if now.counts}
 
     cells = Assessed.objects.filter(pk=deployment.pk).standings(moment=moment).rows[0].cells
-    assert {standing.item.number: standing.verdict for standing in item_standings(status)} == {
-        key: cell.verdict for key, cell in cells.items() if key in "12345"
-    }, moment
+    said = assessment_of(deployment.slug, status)
+    assert said.tier is tier_of(status), moment
+    assert (said.tier is Tier.OK) == (status.verdict is P), moment
+    assert (said.tier in (Tier.LEAK, Tier.UNSAFE)) == (status.verdict is F), moment
+    assert (said.next_step is None) == (said.tier is Tier.OK), moment
     required = {*status.required, *(now.check for now in status.failing)}
     for key, cell in cells.items():
         asked = [check for check in cell.item.checks if check in required]
@@ -179,22 +183,33 @@ def agree_now(deployment: Deployment) -> None:
     (row,) = fleet.all_rows(admin)
     assert row.status.verdict == status.verdict
     first = headline([row])
-    assert [each.slug for each in first.at_risk] == [deployment.slug] * (status.verdict is F)
-    assert first.verdict == status.verdict
+    assert [each.slug for each in first.named] == [deployment.slug] * (status.verdict is F)
+    assert first.tier is row.tier
     assert bool(row.failing) == (status.verdict is F)
-    said = page.sentence(status)
-    opening = {F: "At risk: ", E: "Not known: ", I: "Not known: ", P: "Nothing was found against it"}
-    assert said.startswith(opening[status.verdict])
-    assert "no check has concluded anything" not in said or not status.states
+    said = assessment(deployment, status)
+    assert "No check has concluded anything" not in said.reason or not status.states
 
     client = Client()
     client.force_login(admin)
-    assert f'class="headline headline-{status.verdict}"' in page_text(client.get("/"))
+    shown = f'class="verdict verdict-{badges.KIND_OF_TIER[said.tier]} tier-{said.tier}"'
+    for path in ("/", "/compliance/", f"/d/{deployment.slug}/", f"/d/{deployment.slug}/gate/"):
+        page = page_text(client.get(path))
+        about = page.partition("<tbody>")[2] if path in ("/", "/compliance/") else page
+        assert shown in about, path
+        assert (path == "/compliance/" and said.tier is Tier.OK) or escape(said.reason) in about, path
     _, secret = create_token(owner=admin, name="x", scopes=["read", "gate"], actor=admin)
     bearer = {"HTTP_AUTHORIZATION": f"Bearer {secret}"}
     (line,) = client.get("/api/v1/deployments", **bearer).json()
     detail = client.get(f"/api/v1/deployments/{deployment.slug}", **bearer).json()
     assert line["verdict"] == detail["verdict"] == status.verdict
+    of_compliance = client.get("/api/v1/compliance", **bearer).json()["deployments"][0]
+    question = {"schema": "kvaudit.report/1", "verdict": "pass"}
+    of_gate = client.post(
+        f"/api/v1/deployments/{deployment.slug}/gate", question, content_type="application/json", **bearer
+    ).json()
+    step = dict(said.next_step._asdict()) if said.next_step else None
+    for each in (line, detail, of_compliance, of_gate):
+        assert (each["tier"], each["reason"], each["next_step"]) == (said.tier, said.reason, step)
     assert {check["check"]: check["verdict"] for check in detail["checks"]} == {
         name: now.verdict.value for name, now in status.checks.items()
     }

@@ -11,6 +11,7 @@ from kvaudit.auditor.checks.descriptor import Check
 
 CHECK = Check(
     id="exposure",
+    name="open endpoints",
     title="What is open without a key",
     why="Keys, admin routes or completions that need no key undo every separation between tenants.",
     kind="passive",

@@ -101,6 +101,9 @@ class DeploymentStatus:
     overdue_since: datetime | None = None
     plans: Sequence[Plan] = ()  # the enabled ones that select it
     unrefuted: Collection[str] = ()  # beyond `ALWAYS_REQUIRED`: failed, and have learnt nothing since
+    leaking: bool = (
+        False  # a check that counts shows foreign text or another tenant's state, and has not expired
+    )
 
     @cached_property
     def checks(self) -> Mapping[str, CheckNow]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from kvaudit.auditor import checks
+from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.verdict import Verdict, roll_up
 from kvaudit.server import clock
 from kvaudit.server.audits.models import CheckState, Overdue, Plan, Planned
@@ -118,7 +119,7 @@ def _status(
     at = micros(when)
     seen: set[Verdict] = set()
     missing = set(required)
-    warn = False
+    warn = leaking = False
     for state in states:
         check = state.check
         whole = state.node_id is None
@@ -129,7 +130,10 @@ def _status(
             missing.discard(check)
             if check not in required and not counts_unrequired(check, state.verdict, unrefuted):
                 continue
-        seen.add(Verdict.INCONCLUSIVE if state.expires_at <= at else said)
+        expired = state.expires_at <= at
+        seen.add(Verdict.INCONCLUSIVE if expired else said)
+        if said is Verdict.FAIL and not expired and checks.meaning(check, state.severity) is Meaning.LEAK:
+            leaking = True
         warn = warn or state.warn
     return DeploymentStatus(
         moment=when,
@@ -140,4 +144,5 @@ def _status(
         overdue_since=overdue_since,
         plans=plans,
         unrefuted=unrefuted,
+        leaking=leaking,
     )

@@ -24,7 +24,7 @@ _Held = Sequence[tuple[Any, ...]]
 """Rows of which the first two columns say from when and until when they held, in microseconds; None: still."""
 
 _SUBJECT = (
-    Micros("created_at"), Micros("retired_at"), "pk", "slug", "team_id", "owner", "contact",
+    Micros("created_at"), Micros("retired_at"), "pk", "slug", "team_id", "engine", "owner", "contact",
 )  # fmt: skip
 _SAYS = (
     Micros("since"), Micros("closed_at"), "deployment_id", "check_id", "verdict", "warn", "severity",
@@ -87,7 +87,7 @@ class Facts:
             late[pk] = min(since, late.get(pk, since))
         rows = MatrixRows()
         shown = []
-        for created_at, _, pk, slug, team_id, owner, contact in self._held(self._deployments, at):
+        for created_at, _, pk, slug, team_id, engine, owner, contact in self._held(self._deployments, at):
             cells = Cells(
                 items[team_id],
                 self._held(self._states[pk], at),
@@ -97,7 +97,7 @@ class Facts:
                 waived.about(pk, team_id),
                 modes.get(pk, ""),
             )
-            subject = Subject(pk, slug, team_id, owner, contact, created_at, self._teams[team_id])
+            subject = Subject(pk, slug, team_id, engine, owner, contact, created_at, self._teams[team_id])
             overdue = moment_of(late[pk]) if pk in late else None
             shown.append(rows.row(subject, cells, overdue))
         return Matrix(moment, every, shown)

@@ -12,15 +12,17 @@ from django.utils import timezone
 
 from kvaudit.server import clock
 from kvaudit.server.accounts.models import User
+from kvaudit.server.audits.state.tiers import Assessment
 from kvaudit.server.checklists import time_limits
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.items import Item
 from kvaudit.server.checklists.matrix import WORST_FIRST, Matrix, MatrixRow
 from kvaudit.server.checklists.models import Assessed, Attestation, Waiver
+from kvaudit.server.incidents.assessments import assessments
 from kvaudit.server.web.kit import listing, untrusted
 from kvaudit.server.web.kit.listing import choice, parsed, position, text
 
-SORTS = {"name": "Deployment", "risk": "Standing", "team": "Team"}
+SORTS = {"name": "Deployment", "risk": "Worst control", "team": "Team"}
 MOST_LISTED = 10
 _RANK = {status: number for number, status in enumerate((*WORST_FIRST, Status.NOT_APPLICABLE))}
 
@@ -130,6 +132,11 @@ def sort_key(row: MatrixRow, sort: str) -> str:
     if sort == "risk":
         return f"{_RANK[row.status]}~{row.deployment.slug}"
     return f"{row.deployment.team.slug if sort == 'team' else ''}~{row.deployment.slug}"
+
+
+def said_of(rows: Sequence[MatrixRow], filters: Filters) -> dict[int, Assessment]:
+    """Deployment id -> its status at the moment that is shown: the one that every page says."""
+    return assessments([row.deployment for row in rows], moment=filters.moment)
 
 
 def roll_up(rows: Sequence[MatrixRow], name: str = "") -> TeamLine:

@@ -12,11 +12,12 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from kvaudit.server.audits.state.bulk_reads import micros
+from kvaudit.server.audits.state.tiers import Assessment, Tier
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.items import Item
 from kvaudit.server.checklists.matrix import MatrixRow
-from kvaudit.server.web.kit import times, untrusted
-from kvaudit.server.web.kit.parts.item_badges import NAMES, WORDS, mark, shape
+from kvaudit.server.web.kit import badges, times, untrusted
+from kvaudit.server.web.kit.parts.item_badges import NAMES, WORDS, shape
 
 LONG = {
     Status.PASS: "passed by its checks",
@@ -29,12 +30,15 @@ LONG = {
 }
 
 
-def drawn(row: MatrixRow, columns: Sequence[Item], suffix: str, now: datetime) -> SafeString:
+def drawn(
+    row: MatrixRow, said: Assessment, columns: Sequence[Item], suffix: str, now: datetime
+) -> SafeString:
     """A row of the matrix. By hand: a page has a hundred, of more than a thousand cells. Ages are told from ``now``;
     ``suffix`` is the query string of the moment that is shown."""
     each = row.deployment
     address = escape(reverse("deployment", args=[each.slug]))
     owner = f" · {untrusted.inline(each.owner, 60)}" if each.owner else ""
+    why = "" if said.tier is Tier.OK else f"<br>{_escaped(said.reason)}"
     late = ""
     if row.overdue_since:
         late = (
@@ -43,8 +47,8 @@ def drawn(row: MatrixRow, columns: Sequence[Item], suffix: str, now: datetime) -
     return SafeString(
         f'<tr>\n  <th scope="row"><a href="{address}">{untrusted.inline(each.slug, 60)}</a>'
         f'<div class="small soft">{untrusted.inline(each.team.slug, 40)}{owner}</div></th>\n'
-        f'  <td data-label="Standing">{mark(row.status)}'
-        f'<div class="small soft">since {times.age(row.since, now)}</div>{late}</td>\n'
+        f'  <td data-label="Status">{badges.of_tier(said.tier)}'
+        f'<div class="small soft">{row.controls}{why}</div>{late}</td>\n'
         f"  {_cells(row, columns, address, escape(suffix), now)}\n</tr>\n"
     )
 

@@ -17,4 +17,6 @@ register = template.Library()
 
 @register.simple_tag(takes_context=True)
 def compliance_row(context: Mapping[str, Any], row: MatrixRow, columns: Sequence[Item]) -> SafeString:
-    return rows.drawn(row, columns, context.get("suffix", ""), context["moment"])
+    return rows.drawn(
+        row, context["said"][row.deployment.pk], columns, context.get("suffix", ""), context["moment"]
+    )

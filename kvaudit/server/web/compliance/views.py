@@ -40,6 +40,7 @@ def compliance(request: SignedIn) -> HttpResponse:
     )
     context = _context(matrix, rows, filters) | {
         "rows": shown.rows,
+        "said": table.said_of(shown.rows, filters),
         "columns": table.columns_of(matrix, shown.rows),
         "page": shown,
         "endings": endings[: table.MOST_LISTED],
@@ -68,6 +69,7 @@ def printed(request: SignedIn) -> HttpResponseBase:
     context = _context(matrix, rows, filters) | {
         "columns": table.columns_of(matrix, rows),
         "by_word": export.cells_by_word(rows),
+        "said": table.said_of(rows, filters),
     }
     frame = render_to_string("compliance/print.html", context, request)
     return StreamingHttpResponse(_printed(frame, rows, context, request.user.zone))

@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvaudit.auditor import checks as known_checks
-from kvaudit.auditor.verdict import SEVERITIES, Verdict
+from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Plan, Result, Run, RunState
 from kvaudit.server.audits.schedule.defaults import Missing as WaitingCheck
 from kvaudit.server.audits.schedule.defaults import missing_for
 from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
 from kvaudit.server.audits.state.status import status_of
+from kvaudit.server.audits.state.tiers import Assessment
 from kvaudit.server.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
 from kvaudit.server.fleet.session_approval import held_back
+from kvaudit.server.incidents.assessments import assessment
 from kvaudit.server.web.kit.parts import checks
 from kvaudit.server.web.kit.parts.audit_kinds import able_active
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_of
@@ -62,7 +63,7 @@ class RunLine:
 class DeploymentPage:
     deployment: Deployment
     status: DeploymentStatus
-    sentence: str
+    said: Assessment
     mechanism: Mechanism | None  # behind a fail
     checks: Sequence[CheckRow]
     bar: PoolBar | None
@@ -98,7 +99,7 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
     return DeploymentPage(
         deployment=deployment,
         status=status,
-        sentence=sentence(status),
+        said=assessment(deployment, status),
         mechanism=_mechanism(status, results),
         checks=[_check_row(now, results) for now in status.checks.values()],
         bar=from_measures(measures),
@@ -114,44 +115,6 @@ def deployment_page(deployment: Deployment) -> DeploymentPage:
         consent=consent,
         pauses=list(Pause.objects.current().applying_to(deployment)),
     )
-
-
-def sentence(status: DeploymentStatus) -> str:
-    """Whether tenants of this deployment are at risk, and the first reason."""
-    if status.verdict is Verdict.FAIL:
-        failing = status.failing
-        names = ", ".join(dict.fromkeys(now.check for now in failing))
-        return f"At risk: {names} {'fails' if len(failing) == 1 else 'fail'}. {gravest(failing).summary}"
-    if status.verdict is Verdict.ERROR:
-        erring = [now for now in status.checks.values() if now.counts and now.verdict is Verdict.ERROR]
-        names = ", ".join(now.check for now in erring)
-        why = f" {erring[0].summary}" if erring else ""
-        return f"Not known: {names} could not be carried out, so nothing was learnt.{why}"
-    if status.verdict is Verdict.INCONCLUSIVE:
-        parts = []
-        if status.missing:
-            parts.append(f"{', '.join(status.missing)} never ran")
-        if status.expired:
-            parts.append(f"the last word of {', '.join(status.expired)} has expired")
-        undecided = [
-            name
-            for name, now in status.checks.items()
-            if now.counts and now.said is Verdict.INCONCLUSIVE and not now.expired
-        ]
-        if undecided:
-            parts.append(f"{', '.join(undecided)} could not decide")
-        if status.unrefuted_checks:
-            parts.append(
-                f"{', '.join(status.unrefuted_checks)} failed before and has shown nothing else since"
-            )
-        return f"Not known: {'; '.join(parts) or 'no check has concluded anything'}. Unknown is not a pass."
-    return "Nothing was found against it: every required check passed and none has expired."
-
-
-def gravest(failing: Sequence[CheckNow]) -> CheckNow:
-    """The one to tell first: by severity, and what was *shown* before what could happen."""
-    rank = {grade: place for place, grade in enumerate(SEVERITIES)}
-    return min(failing, key=lambda now: (rank.get(now.severity, 9), now.check not in known_checks.ACTIVE))
 
 
 def _run_lines(runs: Sequence[Run]) -> list[RunLine]:

@@ -6,29 +6,29 @@ otherwise); what only the rows in sight need is loaded for those.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from django.db.models import OuterRef, Subquery
-
-from kvaudit.auditor.checks import meaning
-from kvaudit.auditor.checks.descriptor import Meaning
-from kvaudit.auditor.verdict import WORST_FIRST, Verdict
+from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import CheckState
 from kvaudit.server.audits.state.deployment_status import DeploymentStatus
 from kvaudit.server.audits.state.status import statuses
+from kvaudit.server.audits.state.tiers import Assessment, Tier, tier_of
+from kvaudit.server.checklists.matrix import Controls
+from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment, NodeSnapshot
+from kvaudit.server.incidents.assessments import assessed
 from kvaudit.server.incidents.models import Incident, State
-from kvaudit.server.web.fleet.items import ItemStanding, item_standings
 from kvaudit.server.web.kit import listing
 from kvaudit.server.web.kit.listing import choice, position, text
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
 
 PAGE_SIZE = 50
-SORTS = {"risk": "Risk", "name": "Deployment", "team": "Team", "audited": "Last audit"}
+SORTS = {"risk": "Status", "name": "Deployment", "team": "Team", "audited": "Last audit"}
+_RANK = {tier: number for number, tier in enumerate(Tier)}
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -39,8 +39,8 @@ class Filters(listing.Filters):
     q: str = text()
     team: str = text()
     engine: str = text()
-    verdict: str = choice(Verdict)
-    item: str = choice(("1", "2", "3", "4", "5"))
+    tier: str = choice(Tier)
+    verdict: str = choice(Verdict)  # of addresses that were kept before there were tiers
     sort: str = choice(SORTS, "risk", narrows=False)
     after: str = position()
     before: str = position()
@@ -74,43 +74,19 @@ class FleetRow:
     team: str
     model: str
     status: DeploymentStatus
+    said: Assessment | None = None  # of the rows in sight, as what follows
     bar: PoolBar | None = None
     builds: tuple[Build, ...] = ()
-    last_passes: Mapping[str, datetime] = field(default_factory=dict)
+    controls: Controls | None = None
     incidents: tuple[IncidentMark, ...] = ()  # those that are not closed, newest first
 
     @property
-    def items(self) -> list[ItemStanding]:
-        return item_standings(self.status, self.last_passes)
+    def tier(self) -> Tier:
+        return tier_of(self.status)
 
     @property
     def failing(self) -> list[str]:
         return list(dict.fromkeys(now.check for now in self.status.failing))
-
-    @property
-    def told(self) -> str:
-        """What fails, for the headline: what was *shown* apart from what could happen."""
-        leaks = {now.check for now in self.status.failing if meaning(now.check, now.severity) is Meaning.LEAK}
-        shown = [name for name in self.failing if name in leaks]
-        rest = [name for name in self.failing if name not in leaks]
-        if not shown:
-            return ", ".join(rest)
-        return f"shown by {', '.join(shown)}" + (f"; also {', '.join(rest)}" if rest else "")
-
-    @property
-    def undecided(self) -> list[str]:
-        """Checks that ran, whose word still holds, and that could not say."""
-        return [
-            name
-            for name, now in self.status.checks.items()
-            if now.counts and not (now.missing or now.expired or now.verdict in (Verdict.PASS, Verdict.FAIL))
-        ]
-
-    @property
-    def version_verdict(self) -> Verdict | None:
-        """Whether pins and advisories allow the builds; None while nobody looked."""
-        now = self.status.checks.get("version")
-        return None if now is None or now.missing else now.verdict
 
     @property
     def confirmed(self) -> datetime | None:
@@ -149,16 +125,11 @@ def matching(rows: Sequence[FleetRow], filters: Filters) -> list[FleetRow]:
     if filters.engine:
         running = _deployments_running(filters.engine)
         kept = [row for row in kept if row.id in running]
+    if filters.tier:
+        kept = [row for row in kept if row.tier == filters.tier]
     if filters.verdict:
-        kept = [row for row in kept if _verdict(row, filters.item) == filters.verdict]
+        kept = [row for row in kept if row.status.verdict == filters.verdict]
     return sorted(kept, key=lambda row: sort_key(row, filters.sort))
-
-
-def _verdict(row: FleetRow, item: str) -> Verdict:
-    """Of the deployment, or of one checklist item where the filter names one."""
-    if not item:
-        return row.status.verdict
-    return next(each.verdict for each in row.items if each.item.number == item)
 
 
 def sort_key(row: FleetRow, sort: str) -> str:
@@ -170,12 +141,12 @@ def sort_key(row: FleetRow, sort: str) -> str:
     elif sort == "audited":
         lead = f"{(row.confirmed or _LONG_AGO).timestamp():017.6f}"
     else:
-        lead = str(WORST_FIRST.index(row.status.verdict))
+        lead = str(_RANK[row.tier])
     return f"{lead}~{row.slug}"
 
 
 def filled(rows: Sequence[FleetRow]) -> list[FleetRow]:
-    """The rows in sight with pool bar, versions, last passes and incidents: a few queries for all."""
+    """The rows in sight with reason, pool bar, versions, controls and incidents: a few queries for all."""
     ids = [row.id for row in rows]
     pools: dict[int, PoolBar | None] = {}
     for deployment_id, measures in (
@@ -192,49 +163,25 @@ def filled(rows: Sequence[FleetRow]) -> list[FleetRow]:
         .distinct()
     ):
         builds.setdefault(deployment_id, set()).add(Build(engine, version))
-    passes = _last_passes(rows)
+    controls = {
+        row.deployment.pk: row.controls for row in Assessed.objects.filter(pk__in=ids).standings().rows
+    }
     incidents: dict[int, list[IncidentMark]] = {}
     lasting = Incident.objects.lasting().filter(deployment_id__in=ids).order_by("-id")
     for deployment_id, number, state in lasting.values_list("deployment_id", "id", "state"):
         incidents.setdefault(deployment_id, []).append(IncidentMark(number, state))
+    said = assessed({row.id: row.slug for row in rows}, {row.id: row.status for row in rows})
     return [
         replace(
             row,
+            said=said[row.id],
             bar=pools.get(row.id),
             builds=tuple(sorted(builds.get(row.id, ()), key=lambda b: (b.engine, b.version))),
-            last_passes=passes.get(row.id, {}),
+            controls=controls.get(row.id),
             incidents=tuple(incidents.get(row.id, ())),
         )
         for row in rows
     ]
-
-
-def _last_passes(rows: Sequence[FleetRow]) -> dict[int, dict[str, datetime]]:
-    """Deployment -> check -> when it was last confirmed as a pass: now, or in the last interval that was one."""
-    passes: dict[int, dict[str, datetime]] = {
-        row.id: {
-            name: now.last_confirmed
-            for name, now in row.status.checks.items()
-            if now.said is Verdict.PASS and now.last_confirmed is not None
-        }
-        for row in rows
-    }
-    before = CheckState.objects.filter(
-        deployment=OuterRef("deployment"),
-        check_id=OuterRef("check_id"),
-        since__lt=OuterRef("since"),
-        node=None,
-        verdict=Verdict.PASS,
-    )
-    others = CheckState.objects.filter(closed_at=None, deployment_id__in=list(passes), node=None)
-    for pk, check, moment in (
-        others.exclude(verdict=Verdict.PASS)
-        .annotate(passed=Subquery(before.order_by("-since").values("last_confirmed")[:1]))
-        .values_list("deployment_id", "check_id", "passed")
-    ):
-        if moment is not None:
-            passes[pk][check] = moment
-    return passes
 
 
 def _deployments_running(engine: str) -> set[int]:

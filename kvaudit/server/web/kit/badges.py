@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Run, RunState
+from kvaudit.server.audits.state.tiers import Tier
 from kvaudit.server.web.kit.untrusted import escaped
 
 NOT_RUN = "none"
@@ -52,6 +53,32 @@ def mark(value: object, word: str = "") -> SafeString:
     return SafeString(f'<span class="verdict verdict-{name}">{_ICONS[name]}{escaped(shown)}</span>')
 
 
+KIND_OF_TIER = {
+    Tier.LEAK: "fail",
+    Tier.UNSAFE: "unsafe",
+    Tier.NOT_VERIFIED: "inconclusive",
+    Tier.OK: "pass",
+}
+"""Style name of a tier: of its shape, its colour and the headline of a page."""
+
+
+def of_tier(tier: Tier) -> SafeString:
+    """A deployment's status: shape and word."""
+    return _TIERS[tier]
+
+
+_TIERS = {
+    tier: format_html(
+        '<span class="verdict verdict-{0} tier-{1}"><svg width="16" height="16" aria-hidden="true">'
+        '<use href="#shape-{0}"/></svg>{2}</span>',
+        name,
+        tier.value,
+        tier.label,
+    )
+    for tier, name in KIND_OF_TIER.items()
+}
+
+
 def of_run(run: Run) -> SafeString:
     """How a run ended, or that it has not. A cancelled one says so: its verdict is that of what is missing; but a fail
     that it found stands."""
@@ -60,15 +87,3 @@ def of_run(run: Run) -> SafeString:
     if Verdict.parse(run.verdict or "") is Verdict.FAIL:
         return format_html('{} <span class="tag">cancelled</span>', mark(run.verdict))
     return mark("", "cancelled")
-
-
-def numbered(value: object, label: str, below: str, said: str) -> SafeString:
-    """A mark of a row of marks: ``label`` above, ``below`` under it; ``said`` for screen readers
-    and as title."""
-    name = kind(value)
-    said = escaped(said)
-    return SafeString(
-        f'<li title="{said}"><span aria-hidden="true">{escaped(label)}</span>'
-        f'<span class="verdict verdict-{name}">{_ICONS[name]}</span>'
-        f'<span aria-hidden="true">{escaped(below)}</span><span class="vh">{said}</span></li>'
-    )

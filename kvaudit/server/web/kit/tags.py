@@ -11,6 +11,8 @@ from django import template
 from django.http import QueryDict
 from django.utils.safestring import SafeString
 
+from kvaudit.auditor import checks
+from kvaudit.server.audits.state.tiers import Tier
 from kvaudit.server.web.kit import advisory_links, badges, times, untrusted
 from kvaudit.server.web.kit.parts import pool_bar
 
@@ -18,6 +20,7 @@ register = template.Library()
 
 register.simple_tag(badges.mark, name="verdict")
 register.simple_tag(badges.of_run, name="run_verdict")
+register.simple_tag(badges.of_tier, name="tier")
 register.simple_tag(badges.shape, name="shape")
 register.simple_tag(pool_bar.drawn, name="pool_bar")
 register.filter("inline", untrusted.inline)
@@ -27,6 +30,16 @@ register.filter("spelled", untrusted.spelled)
 register.filter("few", untrusted.few)
 register.filter("span", times.span)
 register.filter("advisories", advisory_links.linked)
+
+
+@register.filter
+def check_name(check: object) -> str:
+    return untrusted.plain(checks.label(str(check)), 40)
+
+
+@register.filter
+def kind_of_tier(tier: Tier) -> str:
+    return badges.KIND_OF_TIER[tier]
 
 
 @register.filter

@@ -40,7 +40,8 @@ def test_who_is_at_risk_is_named(people):
         )
     bad = builders.a_pair("bad", team=people.team)
     builders.a_state(bad, {**PASS, "pool": "fail"}, measures=builders.SHORT_POOL)
-    assert headline(people.viewer) == "1 of 4 deployments is at risk: bad (pool)."
+    assert headline(people.viewer) == "1 of 4 deployments is unsafe: bad."
+    assert "Failing: pool." in page_text(people.viewer.get("/"))
 
 
 @pytest.mark.parametrize(
@@ -49,16 +50,16 @@ def test_who_is_at_risk_is_named(people):
         (
             {**PASS, "pool": "inconclusive"},
             False,
-            "Nobody is known to be at risk, but 1 of 1 deployment is unknown.",
+            "Nothing is known to be unsafe, but 1 of 1 deployment is not verified.",
         ),
         (
             {**PASS, "version": "error"},
             False,
-            "Nobody is known to be at risk, but 1 of 1 deployment is unknown.",
+            "Nothing is known to be unsafe, but 1 of 1 deployment is not verified.",
         ),
-        (PASS, True, "Nobody is known to be at risk, but 1 of 1 deployment is unknown."),
-        ({"pool": "pass"}, False, "Nobody is known to be at risk, but 1 of 1 deployment is unknown."),
-        (PASS, False, "Nothing was found against any of 1 deployment."),
+        (PASS, True, "Nothing is known to be unsafe, but 1 of 1 deployment is not verified."),
+        ({"pool": "pass"}, False, "Nothing is known to be unsafe, but 1 of 1 deployment is not verified."),
+        (PASS, False, "1 of 1 deployment is OK: every required check passed and none has expired."),
     ],
 )
 def test_unknown_is_never_said_as_safe(people, pair, verdicts, expired, said):
@@ -70,30 +71,31 @@ def test_what_was_shown_is_told_apart_from_what_could_happen(people):
     leaking = builders.a_pair("leaking", team=people.team)
     builders.a_state(leaking, {**PASS, "pool": "fail", "canary": "fail"}, measures=builders.SHORT_POOL)
     said = headline(people.viewer)
-    assert said == "1 of 1 deployment is at risk: leaking (shown by canary; also pool)."
+    assert said == "Leak confirmed on 1 of 1 deployment: leaking."
+    assert "shown by canary; also failing: pool." in page_text(people.viewer.get("/"))
 
 
 def test_who_could_make_a_channel_is_told_that_there_is_none(people, pair):
     builders.a_state(pair, {**PASS, "pool": "fail"})
     client = Client()
     client.force_login(a_user(role="admin"))
-    assert "nobody is told" in page_text(client.get("/"))
-    assert "nobody is told" not in page_text(people.viewer.get("/"))
+    assert "Alerts are off:" in page_text(client.get("/"))
+    assert "Alerts are off:" not in page_text(people.viewer.get("/"))
     create_channel(kind="email", name="ours", address="a@example.org", team=people.team, actor="system:tests")
-    assert "nobody is told" not in page_text(client.get("/"))
+    assert "Alerts are off:" not in page_text(client.get("/"))
 
 
 def test_what_is_not_decided_is_named_and_one_click_away(people, pair):
     builders.a_state(pair, {**PASS, "drift": "inconclusive"})
     page = page_text(people.viewer.get("/"))
-    assert "not decided: drift since" in page
-    assert '<a href="/?verdict=inconclusive">1 unknown</a>' in page
+    assert "Not decided: drift." in page
+    assert 'href="/?tier=not_verified"' in page
 
 
 def test_the_headline_counts_everything_though_the_table_is_filtered(people):
     builders.a_fleet(people.team, 7)
-    page = page_text(people.viewer.get("/?verdict=pass"))
-    assert "1 of 7 deployments is at risk" in page
+    page = page_text(people.viewer.get("/?tier=ok"))
+    assert "1 of 7 deployments is unsafe" in page
     assert "2 deployments of 7" in page
 
 
@@ -101,7 +103,7 @@ def test_strangers_see_nothing_of_other_teams(people, pair):
     builders.a_state(pair, {"pool": "fail"})
     page = page_text(people.stranger.get("/"))
     assert "chat-large" not in page
-    assert "at risk:" not in page
+    assert "unsafe:" not in page
 
 
 def test_the_danger_zone_is_drawn(people, pair):
@@ -120,8 +122,10 @@ def test_filters_sort_and_search_live_in_the_address(people):
         return re.findall(r'<th scope="row"><a href="/d/([\w-]+)/"', page)
 
     assert other.slug not in slugs("")
-    assert slugs("verdict=fail") == ["chat-000", "chat-007"]
-    assert slugs("verdict=pass&item=1") == ["chat-005", "chat-006", "chat-012", "chat-013"]
+    assert slugs("verdict=fail") == ["chat-000", "chat-007"], "addresses of before there were tiers"
+    assert slugs("tier=unsafe") == ["chat-000", "chat-007"]
+    assert slugs("tier=leak_confirmed") == []
+    assert slugs("tier=ok") == ["chat-005", "chat-006", "chat-012", "chat-013"]
     assert slugs("q=chat+012") == ["chat-012"]
     assert slugs("engine=vllm") == []
     assert slugs("sort=name") == [f"chat-{number:03d}" for number in range(14)]
@@ -168,6 +172,37 @@ def test_an_incident_that_is_not_closed_is_marked_on_its_deployment_and_leads_to
     assert marks() == []
 
 
+def test_tiles_count_every_tier_and_filter(people):
+    builders.a_fleet(people.team, 7)
+    leaking = builders.a_pair("leaking", team=people.team)
+    builders.a_state(leaking, {**PASS, "canary": "fail"})
+    page = page_text(people.viewer.get("/?tier=unsafe"))
+    tiles = re.findall(
+        r'class="tile" href="/\?tier=(\w+)"[^>]*?( aria-current="true")?>.*?<b class="count">(\d+)',
+        page,
+        re.S,
+    )
+    assert [(name, int(count)) for name, _, count in tiles] == [
+        ("leak_confirmed", 1), ("unsafe", 1), ("not_verified", 4), ("ok", 2),
+    ]  # fmt: skip
+    assert [name for name, current, _ in tiles if current] == ["unsafe"]
+
+
+def test_an_incident_is_above_the_table_with_its_action(people, pair):
+    incident = Incident.objects.create(
+        deployment=pair, kind="leak", title="Foreign text", severity="critical", opened_by="tests"
+    )
+    page = page_text(people.viewer.get("/"))
+    assert page.index(f"Open incident {incident.pk}</a>") < page.index("<table")
+    assert f'<a class="button" href="/incidents/{incident.pk}/">' not in page_text(people.stranger.get("/"))
+
+
+def test_controls_are_said_beside_the_status(people, pair):
+    builders.a_state(pair, PASS)
+    page = page_text(people.viewer.get("/"))
+    assert re.search(r'<a href="/d/chat-large/#checklist">\d of 9</a>', page)
+
+
 def test_queries_do_not_grow_with_the_fleet(people):
     builders.a_fleet(people.team, 5)
     few = _queries(people.operator, "/")
@@ -175,7 +210,7 @@ def test_queries_do_not_grow_with_the_fleet(people):
     for number in range(20):
         builders.a_state(builders.a_pair(f"more-{number}", team=people.team), PASS)
     assert _queries(people.operator, "/") == few
-    assert few <= 18
+    assert few <= 26
 
 
 def _queries(client, path: str) -> int:

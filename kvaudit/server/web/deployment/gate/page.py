@@ -10,8 +10,10 @@ from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict, roll_up
 from kvaudit.server.audits.state.deployment_status import DeploymentStatus
 from kvaudit.server.audits.state.status import status_of
+from kvaudit.server.audits.state.tiers import Assessment
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate
+from kvaudit.server.incidents.assessments import assessment
 from kvaudit.server.web.kit.parts.reproduce import Reproduction, gate_line
 
 READ_BY_THE_GATE = checks.where("read_at_gate")
@@ -34,6 +36,7 @@ class GatePage:
     verdict: Verdict
     sentence: str
     reasons: Sequence[Reason]  # worst first
+    status: Assessment
     ask: Reproduction
 
 
@@ -52,7 +55,8 @@ def gate_page(deployment: Deployment, server: str) -> GatePage:
     reasons += [_past(reason, status) for reason in traffic_gate.answer(deployment, status).reasons]
     reasons.sort(key=lambda reason: (WORST_FIRST.index(reason.verdict), reason.what))
     verdict = roll_up([reason.verdict for reason in reasons])
-    return GatePage(verdict, _SENTENCES[verdict], reasons, gate_line(deployment, server))
+    said = assessment(deployment, status)
+    return GatePage(verdict, _SENTENCES[verdict], reasons, said, gate_line(deployment, server))
 
 
 def _reading(status: DeploymentStatus, check: str) -> Reason:
