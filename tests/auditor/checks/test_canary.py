@@ -36,6 +36,7 @@ from tests.auditor.checks.active import (
     ANSWERED,
     BUSY,
     DENIED,
+    EMPTY,
     FAILED,
     LIMITS,
     REFUSED,
@@ -142,10 +143,10 @@ def sighting(**changes: Any) -> Sighting:
     return Sighting(**{**usual, **changes})
 
 
-def voided(count: int, of: int = 20) -> CanarySeen:
+def voided(count: int, of: int = 20, outcome: Outcome = BUSY) -> CanarySeen:
     seen = rounds(of)
     for at in range(count):
-        changed(seen, at, outcome=BUSY, nonce=None)
+        changed(seen, at, outcome=outcome, nonce=None)
     return seen
 
 
@@ -198,6 +199,8 @@ def blind() -> CanarySeen:
         (rounds(serving=Serving(unsure="several processes answer")), OPEN, "several processes answer"),
         (voided(11), PASS, "11 void"),
         (voided(12), OPEN, "void"),
+        (voided(5, outcome=EMPTY), OPEN, "adds 7.1 effective trials"),  # nothing surfaced in them
+        (voided(12, outcome=EMPTY), OPEN, "12 of 71 accepted requests were answered with nothing"),
         (forgetful(1), PASS, ""),
         (forgetful(9), OPEN, "run coherence"),
         (forgetful(8, controls=12), OPEN, "adds 4.4 effective trials"),
@@ -614,3 +617,13 @@ def test_what_was_done_before_it_broke_off_is_kept() -> None:
     assert "30 of 60 rounds were done and 30 are missing" in result.summary
     assert "What was done adds" in result.summary
     assert sum(one["count"] for one in result.measures["evidence"]["trials"]) == 60
+
+
+def test_minutes_are_a_budget_as_tokens_are() -> None:
+    permission = Permission(consent=True, seed=5, seconds=3.0)
+    result, seen, _ = in_lab(
+        "canary", ["none"], permission=permission, meddle=lambda lab, prober: prober.begin()
+    )
+    assert "The budget of 0.05 minutes for one check is used up." in result.summary
+    assert result.verdict is OPEN
+    assert 0 < len(seen.trials) < 120
