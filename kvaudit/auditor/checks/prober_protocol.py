@@ -168,6 +168,10 @@ class Prober(Protocol):
     @property
     def limits(self) -> Limits: ...
 
+    def limit_found(self, tokens: int) -> None:
+        """Checks that follow use the limit that was found by asking, where no node tells it."""
+        ...
+
     @property
     def draw(self) -> Draw:
         """Seeded where the run has a seed."""

@@ -130,6 +130,11 @@ class NetworkProber:
         """Tokens that the target adds to a prompt, the most of all ways and tenants."""
         return max(self.templates.values(), default=0)
 
+    def limit_found(self, tokens: int) -> None:
+        """The first length that was refused, of a target whose nodes do not tell it; checks that follow use it."""
+        if self.limits.first_rejected is None:
+            self.limits = replace(self.limits, first_rejected=tokens)
+
     @property
     def rounds_ceiling(self) -> int | None:
         """Prompt tokens that the check which runs now, or next, may spend."""

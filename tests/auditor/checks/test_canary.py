@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.checks.canary.asking import CONTROL, Cell, pages_of
+from kvaudit.auditor.checks.canary.breaking_off import why_no_more
 from kvaudit.auditor.checks.canary.design import NONCE, PHRASE, WINDOW
 from kvaudit.auditor.checks.canary.dirtying import Record
 from kvaudit.auditor.checks.canary.evidence import dirtying, effective_trials
@@ -22,7 +23,7 @@ from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting
 from kvaudit.auditor.checks.canary.sender import cells, keeps_failing
 from kvaudit.auditor.checks.canary.strata import SHARES
 from kvaudit.auditor.checks.misses import Miss, Misses, MissKind
-from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.serving import Role, Serving
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.engines.completion import Mode
@@ -35,6 +36,7 @@ from tests.auditor.checks.active import (
     ANSWERED,
     BUSY,
     DENIED,
+    EMPTY,
     FAILED,
     LIMITS,
     REFUSED,
@@ -141,10 +143,10 @@ def sighting(**changes: Any) -> Sighting:
     return Sighting(**{**usual, **changes})
 
 
-def voided(count: int, of: int = 20) -> CanarySeen:
+def voided(count: int, of: int = 20, outcome: Outcome = BUSY) -> CanarySeen:
     seen = rounds(of)
     for at in range(count):
-        changed(seen, at, outcome=BUSY, nonce=None)
+        changed(seen, at, outcome=outcome, nonce=None)
     return seen
 
 
@@ -197,6 +199,8 @@ def blind() -> CanarySeen:
         (rounds(serving=Serving(unsure="several processes answer")), OPEN, "several processes answer"),
         (voided(11), PASS, "11 void"),
         (voided(12), OPEN, "void"),
+        (voided(5, outcome=EMPTY), OPEN, "adds 7.1 effective trials"),  # nothing surfaced in them
+        (voided(12, outcome=EMPTY), OPEN, "12 of 71 accepted requests were answered with nothing"),
         (forgetful(1), PASS, ""),
         (forgetful(9), OPEN, "run coherence"),
         (forgetful(8, controls=12), OPEN, "adds 4.4 effective trials"),
@@ -587,3 +591,52 @@ def test_short_prompts_are_asked_where_a_miss_has_none_beside_it(read: bool) -> 
 )
 def test_a_length_that_keeps_failing_is_left_out(outcomes: list[Any], left: bool) -> None:
     assert keeps_failing([seen_as("N", N, outcome) for outcome in outcomes]) is left
+
+
+def _asked(*outcomes: tuple[int, Outcome]) -> list[Asked]:
+    return [Asked(seen_as("edge", tokens, outcome), IDS, True, NONCE) for tokens, outcome in outcomes]
+
+
+OK, LOST = (6_000, ANSWERED), (5_000, FAILED)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (_asked(LOST, LOST, LOST), "3 failures in a row of prompts of 5,000 tokens and more"),
+        (
+            _asked(LOST, (900, ANSWERED), LOST, (900, ANSWERED), LOST),
+            "3 failures in a row",
+        ),  # shorter ones between
+        (_asked(LOST, LOST, OK, LOST), ""),
+        (_asked(LOST, LOST, LOST, OK), ""),
+        (_asked(*[(9_000, FAILED)] * 5), ""),  # above the limit they are left out
+        (_asked(*[(5_000, BUSY)] * 3), ""),
+        (_asked(*[OK, (5_000, BUSY)] * 11), "11 void (11 busy) of 100 planned trials already forbid a pass"),
+        (_asked(*[OK, (5_000, BUSY)] * 10), ""),
+        ([], ""),
+    ],
+)
+def test_sending_ends_where_it_can_only_cost(asked: list[Asked], said: str) -> None:
+    reason = why_no_more(asked, 8_186, 100)
+    assert said in reason
+    assert bool(reason) is bool(said)
+
+
+def test_what_was_done_before_it_broke_off_is_kept() -> None:
+    seen = rounds(60, stopped="Stopped after 3 failures in a row.", rounds_done=30)
+    result = judged("canary", seen)
+    assert result.verdict is OPEN
+    assert "30 of 60 rounds were done and 30 are missing" in result.summary
+    assert "What was done adds" in result.summary
+    assert sum(one["count"] for one in result.measures["evidence"]["trials"]) == 60
+
+
+def test_minutes_are_a_budget_as_tokens_are() -> None:
+    permission = Permission(consent=True, seed=5, seconds=3.0)
+    result, seen, _ = in_lab(
+        "canary", ["none"], permission=permission, meddle=lambda lab, prober: prober.begin()
+    )
+    assert "The budget of 0.05 minutes for one check is used up." in result.summary
+    assert result.verdict is OPEN
+    assert 0 < len(seen.trials) < 120

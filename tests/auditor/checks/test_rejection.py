@@ -416,9 +416,10 @@ def test_without_consent_nothing_near_the_limit_is_sent() -> None:
 
 
 def test_an_unknown_limit_is_searched() -> None:
-    result, seen, _ = in_lab("rejection", ["hidden_pool"])
+    result, seen, prober = in_lab("rejection", ["hidden_pool"])
     assert seen.located
     assert abs(seen.first_rejected - N) <= 64
+    assert prober.limits.first_rejected == seen.first_rejected  # checks that follow use it
     assert result.verdict is not FAIL
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 from kvaudit.auditor.commands import probe, qualify
 from kvaudit.auditor.commands.state_file import StateFile
+from kvaudit.auditor.prober import NetworkProber
+from kvaudit.auditor.text.markers import as_measure, draw_marker, seeded
+from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.cli import main
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
@@ -58,10 +62,24 @@ def test_less_is_kept_and_says_what_is_missing(tmp_path: Path) -> None:
     assert 3 < sum(one.weight for one in StateFile.opened(str(state.path), "").evidence[0].trials) < 20
 
 
-def test_a_leaking_node_fails() -> None:
-    document, line = in_lab("all_but_last_page", context=2_048, prefill_pool=4_096)
+def test_a_marker_of_an_earlier_run_that_surfaces_now_is_a_leak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = draw_marker(seeded(99), tenant="qualifier-a", request="31")
+    held = Result("canary", Verdict.INCONCLUSIVE, "It adds a little.", {"live_markers": [as_measure(last)]})
+    state = StateFile.opened(str(tmp_path / "state"), "")
+    state.add([held], datetime.now(UTC))
+    original = NetworkProber.ask
+
+    async def surfacing(self: NetworkProber, tenant: str, prompt: Any, **more: Any) -> Any:
+        reply = await original(self, tenant, prompt, **more)
+        return replace(reply, text=f"{reply.text} {last}") if tenant == "qualifier-b" else reply
+
+    monkeypatch.setattr(NetworkProber, "ask", surfacing)
+    document, line = in_lab(state=StateFile.opened(str(state.path), ""), prefill_pool=11_040)
     assert document["exit_code"] == 1
-    assert "tenant" in line
+    assert "planted in an earlier run" in line
+    assert StateFile.opened(str(state.path), "").evidence[-1].hits
 
 
 def test_each_node_is_asked_at_its_own_address_as_tenants_that_are_only_names() -> None:

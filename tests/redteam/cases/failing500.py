@@ -31,6 +31,5 @@ CASES = (
         OutOfMemory,
         checks=("canary",),
         prompt_tokens=None,
-        open="Failing prompts are sent to the end of the budget.",
     ),
 )

@@ -31,10 +31,11 @@ class Surfacing:
 
 
 def surfacing_of(asked: Iterable[Asked]) -> dict[tuple[str, str], Surfacing]:
-    """(mode, tail) -> measured over every answer with room for a phrase, those of the rounds as well."""
+    """(mode, tail) -> measured over every answer with room for a phrase, those of the rounds as well; in an empty one
+    nothing surfaces."""
     counted: dict[tuple[str, str], list[bool]] = {}
     for one in asked:
-        if one.trial.outcome is Outcome.ANSWERED and not one.trial.cramped:
+        if one.trial.outcome in (Outcome.ANSWERED, Outcome.EMPTY) and not one.trial.cramped:
             counted.setdefault((one.mode, one.tail), []).append(one.surfaced)
     return {key: Surfacing(len(found), sum(found)) for key, found in sorted(counted.items())}
 

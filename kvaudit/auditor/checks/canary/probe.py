@@ -70,6 +70,10 @@ class CanaryProbe:
             return seen
         planned = _drawn(prober, span)
         seen.planned = len(planned)
+        orders = [_order(prober, each.length, span) for each in planned]
+        seen.planned_trials = CONTROLS_EACH * len(prober.modes) + sum(
+            not cell.above for order in orders for cell in order
+        )
         sender = CanarySender(prober, seen)
         try:
             await sender.surfacing()

@@ -84,6 +84,7 @@ class CanarySeen:
     limits: Limits | None
     tenants: tuple[str, ...] = ()
     planned: int = 0
+    planned_trials: int = 0  # requests below the limit, those before the rounds among them
     trials: list[Trial] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)  # the same, with how they were asked
     misses: dict[tuple[str, str], Misses] = field(default_factory=dict)  # by mode and tail

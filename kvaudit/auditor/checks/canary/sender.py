@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from kvaudit.auditor.checks.asker import CONTROL
 from kvaudit.auditor.checks.canary.asking import Answer, Asking, Cell, Question
+from kvaudit.auditor.checks.canary.breaking_off import why_no_more
 from kvaudit.auditor.checks.canary.counting import FILLING, Counting
 from kvaudit.auditor.checks.canary.design import LONGEST_TEXT, PHRASE, PHRASES, SURFACING, Round, Way
 from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
@@ -138,8 +139,11 @@ class CanarySender:
         return any(f"{cell.name} ({part})" in self._seen.left_out for part in (way.mode.value, way.delivery))
 
     async def _ask(self, question: Question) -> None:
-        """Ask, and follow up at once what is suspicious or missed."""
+        """Ask, and follow up at once what is suspicious or missed. `Stop` where sending more can only cost."""
         answer = await self._asked(question)
+        limit = self._prober.limits.first_rejected
+        if why := why_no_more(self._seen.asked, limit, self._seen.planned_trials):
+            raise Stop(why)
         if answer.suspicious:
             for _ in range(REPEATS_OF_SUSPICION):
                 await self._asked(question, repeated=True)

@@ -125,11 +125,23 @@ def _doubt(seen: CanarySeen) -> tuple[str, str]:
     """What was seen that forbids a pass, however much is clean beside it; and what would decide it."""
     if missed := _missed(seen):
         return missed, RUN_COHERENCE
+    if empty := _empty(seen):
+        return empty, RUN_COHERENCE
     if above := _unread_above(seen):
         return above, RUN_REJECTION
     if any(one.suspicious for one in seen.sightings):
         return "runs of three marker words appeared and did not come back in ten repeats.", RUN_AGAIN
     return "", ""
+
+
+def _empty(seen: CanarySeen) -> str:
+    """Answers that hold nothing: nobody knows what would have stood in them. A model whose short answers are empty as
+    often is no excuse."""
+    told = [one for one in seen.trials if one.outcome in (Outcome.ANSWERED, Outcome.EMPTY)]
+    empty = sum(one.outcome is Outcome.EMPTY for one in told)
+    if empty <= VOID_SHARE * len(told):
+        return ""
+    return f"{empty} of {len(told)} accepted requests were answered with nothing."
 
 
 def _unread_above(seen: CanarySeen) -> str:

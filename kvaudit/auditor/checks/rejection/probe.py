@@ -211,8 +211,10 @@ class RejectionSender:
                 return None
             return True if found.read else None
 
-        self._seen.first_rejected = await bisect(read, self._seen.context)
-        self._seen.located = self._seen.first_rejected is not None
+        found = self._seen.first_rejected = await bisect(read, self._seen.context)
+        self._seen.located = found is not None
+        if found is not None:
+            self._prober.limit_found(found)
 
 
 PROBE = RejectionProbe()
