@@ -81,6 +81,12 @@ class DeploymentPage:
     pauses: Sequence[Pause]  # of this deployment and of the whole fleet
 
     @property
+    def may_qualify(self) -> bool:
+        """Whether the boundary lacks evidence that an audit without traffic could bring now."""
+        lacks = self.evidence is not None and not self.evidence.qualified
+        return lacks and any(check in standing.ACCUMULATING for check in self.active_checks)
+
+    @property
     def suspended(self) -> bool:
         return any(pause.suspended for pause in self.pauses)
 
