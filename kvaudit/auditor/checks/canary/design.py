@@ -24,6 +24,9 @@ PHRASES = (PHRASE, WINDOW)
 SURFACING = "surfacing"
 """Name of the short prompts before the rounds."""
 
+QUALIFYING = (PHRASE, NONCE, PHRASE, WINDOW, NONCE, PHRASE)
+"""Tails in turn of rounds that qualify a build: most that a window's prompt holds is no phrase, so a few must do."""
+
 LONGEST_TEXT = 65_536
 """Tokens of a prompt that is sent as text: the tokenizer must count all of it, several times for an exact length.
 Longer ones go as token ids, where the target takes such."""
@@ -85,7 +88,7 @@ def lay_out(
     rounds: list[Round] = []
     for number, length in enumerate(lengths):
         fitting = [mode for mode in modes if mode.takes_ids or length.tokens <= LONGEST_TEXT] or list(modes)
-        tails: Sequence[str] = (*PHRASES, NONCE) if qualifying else TAILS
+        tails: Sequence[str] = (QUALIFYING[number % len(QUALIFYING)],) if qualifying else TAILS
         kinds: Sequence[str] = (PHRASE,) if qualifying else PHRASES
         if chained:
             pairs = [pair for pair in all_pairs if not rounds or pair[0] == rounds[-1].reader]

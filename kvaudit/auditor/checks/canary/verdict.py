@@ -159,6 +159,8 @@ def _missed(seen: CanarySeen) -> str:
                 f"{misses.missed} of {misses.answers} answers did not give what their own prompt asked for, and no "
                 f"short prompt was asked in the same way that they could be compared with {how}"
             )
+        if misses.control_lost:  # this way finds nothing: its answers count nothing either, and the sentence says so
+            continue
         if reason := misses.why_no_pass:
             return f"{reason.rstrip('.')} {how}"
     judged = [one for one in seen.trials if one.nonce is not None]
@@ -190,6 +192,7 @@ def _measures(seen: CanarySeen, share: float | None, bound: float) -> dict[str, 
         "confidence": 0.95,
         "hits": [_shown(one) for one in seen.sightings if one.verified],
         "doubt": _doubt(seen)[0],
+        "withheld": seen.withheld,
         "suspicious": sum(one.suspicious for one in seen.sightings),
         "decoys_met": sum(one.decoy for one in seen.sightings),
         "earlier_markers": seen.earlier,
