@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvaudit.auditor import checks as registry
@@ -17,6 +17,9 @@ from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.prober.setup import default_ceiling, limits_of
 from kvaudit.auditor.readings import EngineFacts
 from kvaudit.auditor.text.markers import Draw, seeded
+
+LONGEST_ASSUMED = 1_048_576
+"""Tokens of a context that nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,13 @@ def _price(check: str, unsent: Any, ceiling: int) -> Price:
         return Price(check, 0, 0, "as many as its description names")
     asking: Any = registry.get(check)
     plan = asking.plan(unsent)
+    if unsent.limits.first_rejected is None:
+        # `rejection` finds the limit, and the checks after it in the run use it.
+        longest = unsent.limits.context or LONGEST_ASSUMED
+        found = asking.plan(replace(unsent, limits=replace(unsent.limits, first_rejected=longest)))
+        if found.prompt_tokens > plan.prompt_tokens:
+            note = f"the limit is unknown, priced as {longest:,}"
+            return Price(check, found.requests, min(found.prompt_tokens, ceiling), note)
     return Price(check, plan.requests, min(plan.prompt_tokens, ceiling), plan.note)
 
 

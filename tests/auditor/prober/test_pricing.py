@@ -45,7 +45,10 @@ def test_a_budget_is_never_exceeded() -> None:
     assert 0 < small.tokens <= 3_000_000 < full.tokens
 
 
-def test_without_a_node_nothing_is_known() -> None:
-    (canary, rejection) = prices(["canary", "rejection"], [], Rules(), consent=True)
-    assert canary.tokens < 100_000
+@pytest.mark.parametrize(("context", "priced_as"), [(None, 1_048_576), (131_072, 131_072)])
+def test_a_limit_that_nobody_knows_is_priced_as_the_context(context: int | None, priced_as: int) -> None:
+    nodes = [] if context is None else [node(None, context=context)]
+    rejection, canary = prices(["rejection", "canary"], nodes, Rules(), consent=True)
+    assert f"unknown, priced as {priced_as:,}" in canary.note
+    assert canary.tokens > priced_as
     assert "unknown" in rejection.note

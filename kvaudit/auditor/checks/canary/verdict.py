@@ -159,7 +159,9 @@ def _missed(seen: CanarySeen) -> str:
                 f"{misses.missed} of {misses.answers} answers did not give what their own prompt asked for, and no "
                 f"short prompt was asked in the same way that they could be compared with {how}"
             )
-        if misses.control_lost:  # this way finds nothing: its answers count nothing either, and the sentence says so
+        if (
+            misses.control_lost
+        ):  # this way finds nothing: its answers count nothing either, and the sentence says so
             continue
         if reason := misses.why_no_pass:
             return f"{reason.rstrip('.')} {how}"

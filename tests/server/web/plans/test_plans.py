@@ -209,7 +209,7 @@ def test_what_sends_prompts_is_priced_before_it_is_saved(people, pair):
     builders.a_run(pair, {"canary": "pass"}, tokens_spent=600_000)
     Run.objects.update(kind="active", finished_at=F("started_at") + timedelta(minutes=10))
     page = priced(people.operator, "/plans/new/", active)
-    tokens = int(re.search(r"At most ([0-9,]+) prompt tokens a run", page)[1].replace(",", ""))
+    tokens = int(re.search(r"About ([0-9,]+) prompt tokens a run", page)[1].replace(",", ""))
     assert 0 < tokens <= 10_000_000
     assert f"about {round(tokens / 60_000):,} min at the speed of its last audits" in page
     plan = Plan.objects.get()
