@@ -252,8 +252,13 @@ def test_a_customers_secret_is_nowhere_but_sealed(flow: Flow) -> None:
 
 def test_a_pause_stops_a_run_that_is_under_way(flow: Flow) -> None:
     flow.ended(run_of(flow, "fixed"))
-    before = "SELECT last_confirmed FROM audits_checkstate WHERE check_id = 'canary' AND closed_at IS NULL AND verdict = 'pass'"
+    before = (
+        "SELECT state.last_confirmed, state.verdict FROM audits_checkstate state "
+        "JOIN fleet_deployment deployment ON deployment.id = state.deployment_id "
+        "WHERE state.check_id = 'canary' AND state.closed_at IS NULL AND deployment.slug = 'fixed'"
+    )
     confirmed = flow.house.rows(before)
+    assert confirmed
     flow.pace = 1.0  # hundreds of prompts are still to come when the pause does
     run = flow.audit("fixed", "canary")
     spent = "SELECT tokens_spent FROM audits_run WHERE id = %s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,9 @@ BRINGS_BOUNDARY = (
     "boundary in minutes."
 )
 BRINGS_NIGHTS = "The nightly plan with the canary brings production nights."
+BOUND_SAID = "ewer than ([0-9.]+%) of requests drawn like these leak"
+"""How every sentence with a bound says it: a regular expression of Python's and of PostgreSQL's."""
+
 SMALL_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 PLACES_SAID = {PRODUCTION: "in production", NEWCOMER: "on newcomers", DRAINED: "on drained replicas"}
 
@@ -80,6 +84,12 @@ def as_measure(state: Accumulated) -> dict[str, Any]:
         "nights_to_show": _rounded(state.nights_to_show()),
         "expires_at": _moment(state.expires_at),
     }
+
+
+def bound_in(sentence: str) -> str:
+    """The bound that a clean sentence states, of one run or of many, as a clause; "" where it states none."""
+    found = re.search(BOUND_SAID, sentence)
+    return f"fewer than {found[1]} of requests drawn like these leak" if found else ""
 
 
 def percent(share: float) -> str:

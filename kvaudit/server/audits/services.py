@@ -15,7 +15,7 @@ from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.execution import enqueue, recording, run_verdict, suspension
 from kvaudit.server.audits.execution.outcome import Outcome
-from kvaudit.server.audits.models import Kind, Run, RunState, Trigger
+from kvaudit.server.audits.models import Kind, Run, RunState, Trigger, Where
 from kvaudit.server.audits.schedule.defaults import ensure_default_plans, missing_for
 from kvaudit.server.audits.schedule.plans import (
     PlanProblem,
@@ -52,8 +52,11 @@ class AuditProblem(ValueError):
 
 
 @transaction.atomic
-def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = ()) -> Run:
-    """Queue a run and send it to a worker at once; without ``checks``, all passive ones.
+def audit_now(
+    *, deployment: Deployment, actor: Actor, checks: Sequence[str] = (), where: Where = Where.PRODUCTION
+) -> Run:
+    """Queue a run and send it to a worker at once; without ``checks``, all passive ones. ``where``: what its replicas
+    serve meanwhile.
 
     Asking again while the same audit waits or runs gives that run. Raises AuditProblem with a
     sentence, PermissionDenied for whoever may not.
@@ -75,7 +78,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
             "UTC, because its server stopped answering: an operator resumes them on the deployment's page."
         )
     pending = Run.objects.pending().filter(
-        deployment=deployment, trigger=Trigger.MANUAL, checks=wanted, cancel_requested_at=None
+        deployment=deployment, trigger=Trigger.MANUAL, checks=wanted, where=where, cancel_requested_at=None
     )
     if (same := pending.first()) is not None:
         return same
@@ -85,6 +88,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
         kind=kinds.pop(),
         trigger=Trigger.MANUAL,
         checks=wanted,
+        where=where,
         actor=actor if isinstance(actor, User) else None,
         not_before=now,
         expires_at=now + PATIENCE,
@@ -96,7 +100,7 @@ def audit_now(*, deployment: Deployment, actor: Actor, checks: Sequence[str] = (
         actor=actor,
         kind="run.requested",
         subject=f"run:{run.pk}",
-        digest=digest_of([deployment.slug, wanted]),
+        digest=digest_of([deployment.slug, wanted, *([] if where is Where.PRODUCTION else [where.value])]),
     )
     return run
 

@@ -61,6 +61,7 @@ class CheckInterval(NamedTuple):
     expired_by: str
     run_id: int
     recalled: str | None = None  # of a state that learnt nothing after a fail: the severity of that
+    bound: str | None = None  # of a pass that bounds how rare leaks are: "12%"
 
     @property
     def leaks(self) -> bool:
@@ -127,7 +128,10 @@ class Cell:
         if self.status is Status.NOT_APPLICABLE:
             return f"only for {self.item.applies_to} deployments"
         if self.verdict is Verdict.PASS:
-            return f"{', '.join(self.item.checks)} passed"
+            bound = next(
+                (f"; fewer than {each.bound} of requests leak" for each in self.intervals if each.bound), ""
+            )
+            return f"{', '.join(self.item.checks)} passed{bound}"
         parts = []
         if self.status is Status.WAIVED:
             parts.append("waived")

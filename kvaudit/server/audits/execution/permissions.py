@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import cast
 
 from django.db.models import Max, Sum
 
+from kvaudit.auditor.checks.serving import Where as Serves
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.text.markers import Marker
@@ -39,6 +41,7 @@ def permission_of(
         earlier=live_markers.earlier(run),
         planted=planted,
         spent=spent,
+        where=cast(Serves, run.where),
     )
 
 

@@ -163,6 +163,7 @@ def rerun_inconclusive(runs: Sequence[Run]) -> list[Run]:
                 trigger=Trigger.RETRY,
                 retry_of=able[run_id],
                 checks=[check for check in able[run_id].checks if check in again],
+                where=able[run_id].where,
                 not_before=start,
                 expires_at=start + PASSIVE_PATIENCE,
             )

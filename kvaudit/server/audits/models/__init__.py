@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvaudit.server.audits.models.evidence import Evidence, Planting, PrunedEvidence, RunEvidence
-from kvaudit.server.audits.models.plans import Kind, Plan, Planned
+from kvaudit.server.audits.models.plans import Kind, Plan, Planned, Where
 from kvaudit.server.audits.models.runs import Result, Run, RunState, Trigger
 from kvaudit.server.audits.models.state import VERDICTS, CheckState, CheckStateQuerySet, Overdue, StateChange
 from kvaudit.server.audits.models.worker_clocks import WorkerClock
@@ -25,5 +25,6 @@ __all__ = (
     "RunState",
     "StateChange",
     "Trigger",
+    "Where",
     "WorkerClock",
 )

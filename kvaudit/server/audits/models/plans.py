@@ -24,6 +24,14 @@ class Kind(models.TextChoices):
     ACTIVE = "active"  # sends prompts; one set per deployment at a time
 
 
+class Where(models.TextChoices):
+    """What the replicas that a run asks serve meanwhile (`kvaudit.auditor.checks.serving.Where`)."""
+
+    PRODUCTION = "production"
+    NEWCOMER = "newcomer", "Newcomers: started, take no traffic yet"
+    DRAINED = "drained", "Drained: taken out of traffic"
+
+
 class Planned(Protocol):
     """A deployment as far as plans look at it; instances of the model are dear where there are thousands."""
 
@@ -83,6 +91,9 @@ class Plan(models.Model):
     name = models.CharField(max_length=120)
     kind = models.CharField(max_length=8, choices=Kind.choices)
     checks = ArrayField(models.CharField(max_length=40))
+    where = models.CharField(
+        max_length=10, choices=Where.choices, default=Where.PRODUCTION, db_default=Where.PRODUCTION
+    )
     deployments = models.ManyToManyField("fleet.Deployment", related_name="plans", blank=True)
     team = models.ForeignKey(
         "accounts.Team", null=True, blank=True, on_delete=models.PROTECT, related_name="+"

@@ -14,7 +14,7 @@ from django.db import models
 from django.db.models import Q
 
 from kvaudit.server import clock
-from kvaudit.server.audits.models.plans import Kind, Plan
+from kvaudit.server.audits.models.plans import Kind, Plan, Where
 from kvaudit.server.audits.models.state import VERDICTS
 from kvaudit.server.fleet.models import Deployment, OfDeployment
 
@@ -69,6 +69,9 @@ class Run(models.Model):
     kind = models.CharField(max_length=8, choices=Kind.choices)
     trigger = models.CharField(max_length=8, choices=Trigger.choices)
     checks = ArrayField(models.CharField(max_length=40))
+    where = models.CharField(
+        max_length=10, choices=Where.choices, default=Where.PRODUCTION, db_default=Where.PRODUCTION
+    )
     slot = models.DateTimeField(null=True, blank=True)
     slots = models.PositiveIntegerField(default=1)
     retry_of = models.ForeignKey(

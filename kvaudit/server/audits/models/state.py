@@ -8,6 +8,8 @@ from typing import Any, Self
 from django.db import models
 from django.db.models import Q
 
+from kvaudit.auditor import checks
+from kvaudit.auditor.stats.accumulated_said import BOUND_SAID
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server import clock
 from kvaudit.server.fleet.models import Deployment, OfDeployment
@@ -60,6 +62,13 @@ class CheckStateQuerySet(OfDeployment["CheckState"]):
                 models.When(_learnt_nothing(), then=models.Subquery(before)), output_field=models.CharField()
             )
         )
+
+    def bounding(self) -> Self:
+        """``bound`` is the share of requests that the pass of a check whose evidence accumulates does not exclude, as
+        its sentence says it ("12%"); NULL for all others."""
+        said = models.Func(models.F("summary"), models.Value(BOUND_SAID), function="substring")
+        passed = models.When(verdict="pass", check_id__in=checks.where("accumulates"), then=said)
+        return self.annotate(bound=models.Case(passed, output_field=models.CharField()))
 
     def concluded(self) -> Self:
         """Intervals of whole deployments that came to know something, newest first; not those that a fail

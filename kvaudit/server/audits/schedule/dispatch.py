@@ -107,6 +107,7 @@ def _runs(plan: Plan, slot: datetime, following: datetime) -> list[Run]:
                 kind=plan.kind,
                 trigger=Trigger.SCHEDULE,
                 checks=plan.checks,
+                where=plan.where,
                 not_before=start,
                 # The next slot asks again; but a plan of seconds leaves a worker time to come.
                 expires_at=max(following, start + timedelta(seconds=options.shortest_expiry_seconds())),
@@ -195,6 +196,7 @@ def _missed(plan: Plan, deployment: Deployment, slot: datetime, slots: int = 1) 
         kind=plan.kind,
         trigger=Trigger.SCHEDULE,
         checks=plan.checks,
+        where=plan.where,
         state=RunState.MISSED,
         summary=MISSED,
         not_before=slot,

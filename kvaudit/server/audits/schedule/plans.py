@@ -16,7 +16,7 @@ from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor
 from kvaudit.server.accounts.models import Team, User
 from kvaudit.server.audits import options
-from kvaudit.server.audits.models import Kind, Plan
+from kvaudit.server.audits.models import Kind, Plan, Where
 from kvaudit.server.audits.schedule import windows as hours
 from kvaudit.server.audits.schedule.times import Schedule
 from kvaudit.server.fleet.models import Deployment
@@ -44,6 +44,7 @@ class PlanSpec:
     windows: Sequence[Any] = field(default_factory=list)
     budget_seconds: int | None = None
     budget_tokens: int | None = None
+    where: str = Where.PRODUCTION.value
     enabled: bool = True
 
     def problem(self) -> str:
@@ -59,6 +60,10 @@ class PlanSpec:
             return "Passive and active checks go into plans of their own: active ones wait for their window."
         if not self.deployments and self.team is None and not self.engine:
             return "A plan selects deployments, a team or an engine: give at least one."
+        if self.where not in Where.values:
+            return f"Where is one of {', '.join(Where.values)}."
+        if self.where != Where.PRODUCTION and kind_of(self.checks[0]) is Kind.PASSIVE:
+            return "What only reads is the same with and without traffic: newcomers and drained are for active checks."
         if self.jitter < 0:
             return "Jitter is a number of seconds, zero or more."
         return self.schedule().problem() or self._too_often() or hours.problem(self.windows)
@@ -111,6 +116,7 @@ def spec_of(plan: Plan) -> PlanSpec:
         windows=list(plan.windows),
         budget_seconds=plan.budget_seconds,
         budget_tokens=plan.budget_tokens,
+        where=plan.where,
         enabled=plan.enabled,
     )
 
@@ -176,6 +182,7 @@ def _insert(spec: PlanSpec, *, actor: Actor, previous: Plan | None = None) -> Pl
         windows=list(spec.windows),
         budget_seconds=spec.budget_seconds,
         budget_tokens=spec.budget_tokens,
+        where=spec.where,
         enabled=spec.enabled,
         valid_from=now,
         created_by=actor if isinstance(actor, User) else None,
@@ -211,5 +218,6 @@ def _digest(plan: Plan, spec: PlanSpec) -> str:
             "windows": plan.windows,
             "budget": [plan.budget_seconds, plan.budget_tokens],
             "enabled": plan.enabled,
+            **({"where": plan.where} if plan.where != Where.PRODUCTION else {}),
         }
     )

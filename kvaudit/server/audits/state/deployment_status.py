@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from kvaudit.auditor import checks
+from kvaudit.auditor.stats.accumulated_said import bound_in
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Plan
 from kvaudit.server.audits.state.bulk_reads import Micros, micros
@@ -19,6 +20,8 @@ GATE = checks.where("gate")
 
 ALWAYS_REQUIRED = checks.where("required")
 """What checklist items 1-5 rest on, where this build has the check; plans add to it."""
+
+ACCUMULATING = checks.where("accumulates")
 
 ONLY_PLANNED = frozenset(checks.where("planned_only"))
 """A fail of these counts where a plan runs them; of any other check it counts whoever asked (checks.md, Verdicts:
@@ -145,6 +148,12 @@ class DeploymentStatus:
     def next_due(self) -> datetime | None:
         """When the next of its plans is due."""
         return min((plan.next_due for plan in self.plans if plan.next_due), default=None)
+
+    @property
+    def bound(self) -> str:
+        """How rare leaks are by the canary's evidence, as a clause; "" where nothing bounds them."""
+        said = (bound_in(state.summary) for state in self.states if state.check in ACCUMULATING)
+        return next((f"{clause[0].upper()}{clause[1:]}" for clause in said if clause), "")
 
     def result_of(self, check: str) -> int | None:
         """The result that its state of the check rests on."""

@@ -8,7 +8,7 @@ in, an assessment out. How many controls are met is another question, and is sai
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 from urllib.parse import quote
@@ -129,7 +129,7 @@ def assess(facts: Facts) -> Assessment:
 
 def assessment_of(slug: str, status: DeploymentStatus, incident: int | None = None) -> Assessment:
     if status.verdict is Verdict.PASS:
-        return _OK  # much of a fleet: what stands behind it is not looked at
+        return _OK if not status.bound else replace(_OK, reason=f"{_OK.reason} {status.bound}.")
     return assess(Facts.of(slug, status, incident))
 
 

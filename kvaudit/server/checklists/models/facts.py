@@ -28,7 +28,7 @@ _SUBJECT = (
 )  # fmt: skip
 _SAYS = (
     Micros("since"), Micros("closed_at"), "deployment_id", "check_id", "verdict", "warn", "severity",
-    Micros("expires_at"), "expired_by", "run_id", "recalled",
+    Micros("expires_at"), "expired_by", "run_id", "recalled", "bound",
 )  # fmt: skip
 _CLAIM = (
     Micros("valid_from"), Micros("valid_to"), "pk", "item", "deployment_id", "team_id", Micros("expires_at"),
@@ -52,7 +52,7 @@ class Facts:
         own = OwnItem.objects.between(first, until).filter(team_id__in=self._teams)
         self._own = list(own.order_by("key", "team_id"))
         states = CheckState.objects.as_of() if since is None else CheckState.objects.between(since, until)
-        states = states.filter(among("deployment_id", self._ids)).recalling()
+        states = states.filter(among("deployment_id", self._ids)).recalling().bounding()
         self._states: dict[int, list[tuple[Any, ...]]] = {pk: [] for pk in self._ids}
         for row in states.order_by().values_list(*_SAYS):
             self._states[row[2]].append(row)

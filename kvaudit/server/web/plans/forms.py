@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from kvaudit.auditor import checks as known_checks
 from kvaudit.server.accounts.access import can
 from kvaudit.server.accounts.models import Team, User
+from kvaudit.server.audits.models import Where
 from kvaudit.server.audits.schedule.plans import PlanSpec, kind_of
 from kvaudit.server.audits.schedule.times import Schedule
 from kvaudit.server.fleet.models import Deployment
@@ -78,6 +79,13 @@ class PlanForm(forms.Form):
     budget_seconds = LengthField(label="Time budget of a run", required=False, max_length=20)
     budget_tokens = forms.IntegerField(
         label="Prompt-token budget of a run", required=False, min_value=1, max_value=10**12
+    )
+    where = forms.ChoiceField(
+        label="The replicas serve meanwhile",
+        choices=[(Where.PRODUCTION.value, "Production"), *Where.choices[1:]],
+        required=False,
+        help_text="Without traffic all that is served is ours: then the canary asks at the boundary above all, and "
+        "qualifies the build.",
     )
     enabled = forms.BooleanField(required=False, initial=True, label="Switched on")
 
@@ -158,6 +166,7 @@ class PlanForm(forms.Form):
             windows=said["windows"],
             budget_seconds=said["budget_seconds"],
             budget_tokens=said["budget_tokens"],
+            where=said["where"] or Where.PRODUCTION.value,
             enabled=said["enabled"],
         )
 
@@ -177,6 +186,7 @@ def initial_of(spec: PlanSpec) -> dict[str, Any]:
         "windows": windows.lines(spec.windows),
         "budget_seconds": spec.budget_seconds,
         "budget_tokens": spec.budget_tokens,
+        "where": spec.where,
         "enabled": spec.enabled,
     }
 

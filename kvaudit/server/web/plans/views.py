@@ -15,6 +15,7 @@ from kvaudit.server import clock
 from kvaudit.server.accounts.access import can, can_somewhere
 from kvaudit.server.audits.models import Plan
 from kvaudit.server.audits.schedule import plans as planning
+from kvaudit.server.audits.schedule.prices import PlanPrice, price_of
 from kvaudit.server.fleet.models import Pause
 from kvaudit.server.web.kit import untrusted
 from kvaudit.server.web.kit.forms import render_form, sent
@@ -64,6 +65,8 @@ def create(request: SignedIn) -> HttpResponse:
     }
     form = PlanForm(sent(request), initial=initial, user=request.user)
     if request.method == "POST" and form.is_valid():
+        if (price := _unconfirmed(request, form)) is not None:
+            return render(request, "plans/form.html", {"section": "plans", "form": form, "price": price})
         made = planning.create_plan(spec=form.spec(), actor=request.user)
         messages.success(request, f"The plan {made.name} was made.")
         return redirect("plan", made.series)
@@ -81,6 +84,9 @@ def change(request: SignedIn, series: UUID) -> HttpResponse:
                 None,
                 "Somebody changed this plan meanwhile. Yours is below: send it again to replace theirs.",
             )
+        elif (price := _unconfirmed(request, form)) is not None:
+            context = {"section": "plans", "form": form, "plan": found, "price": price}
+            return render(request, "plans/form.html", context)
         else:
             try:
                 planning.change_plan(plan=found, spec=form.spec(), actor=request.user)
@@ -113,6 +119,12 @@ def retire(request: SignedIn, series: UUID) -> HttpResponse:
     planning.retire_plan(plan=found, actor=request.user)
     messages.success(request, f"The plan {found.name} was retired. What it did stays on record.")
     return redirect("plans")
+
+
+def _unconfirmed(request: SignedIn, form: PlanForm) -> PlanPrice | None:
+    """The price of a plan that sends prompts, until it is sent again with what was priced; None where that is done."""
+    price = price_of(form.spec())
+    return None if price is None or request.POST.get("priced") == price.key else price
 
 
 def _plan_or_404(user: User, series: UUID) -> Plan:

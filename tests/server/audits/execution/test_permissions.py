@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from kvaudit.auditor.prober.spending import TokenUsage
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.execution import permissions, run_task
 from kvaudit.server.audits.models import CheckState, Kind, Run, Trigger
@@ -38,6 +39,15 @@ def test_what_is_left_counts_every_attempt_of_24_hours(settings):
     assert permissions.daily_left(target) == 500
     active(target, tokens_spent=5_000, started_at=now)
     assert permissions.daily_left(target) == 0
+
+
+@pytest.mark.parametrize("where", ["production", "newcomer", "drained"])
+def test_a_run_says_what_its_replicas_serve_meanwhile(where):
+    run = active(a_target(), where=where)
+    found = permissions.permission_of(
+        run, stopped=lambda: "", planted=lambda marker: None, spent=TokenUsage()
+    )
+    assert found.where == where
 
 
 def test_a_closed_window_stops_a_scheduled_run_and_not_one_that_a_person_asked_for():

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from django.template.loader import render_to_string
 
-from kvaudit.server.audits.models import Result
+from kvaudit.server.audits.models import CheckState, Result, Run
+from kvaudit.server.web.deployment import page as deployment_page_module
 from kvaudit.server.web.kit.parts.accumulated_evidence import accumulated_of
+from kvaudit.server.web.runs import audit_now_views
 from tests.canary_evidence import GREEN, ON_ITS_WAY, added_up
+from tests.server.checklists.claims import EVERYTHING
 from tests.server.web import builders
 from tests.server.web.pages import page_text
 
@@ -70,3 +73,41 @@ def test_deployment_and_run_show_it(people: Any, pair: Any, expired: bool) -> No
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "With the runs before it" in page
     assert "Fewer than 23% of requests" in page
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_bound_stands_beside_every_green(people: Any, pair: Any, alone: bool) -> None:
+    builders.a_state(pair, dict.fromkeys(EVERYTHING, "pass"))
+    said = (
+        "In 60 valid rounds no marker appeared. With dirtying 1.00 fewer than 10.0% of requests drawn like these leak."
+        if alone
+        else added_up(*GREEN)["summary"]
+    )
+    CheckState.objects.filter(check_id="canary").update(summary=said)
+    bound = "ewer than 10.0%" if alone else "ewer than 10%"
+    for address in ("/", "/compliance/", "/compliance/csv/", f"/d/{pair.slug}/", f"/d/{pair.slug}/items/4/"):
+        answer = people.viewer.get(address)
+        body = b"".join(answer.streaming_content) if answer.streaming else answer.content
+        assert f"{bound} of requests" in body.decode(), address
+    CheckState.objects.filter(check_id="canary").update(verdict="inconclusive")
+    assert f"{bound} of requests" not in people.viewer.get("/compliance/").content.decode()
+
+
+def test_the_button_qualifies_what_takes_no_traffic(
+    people: Any, pair: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = builders.a_state(pair, {"canary": "inconclusive"})
+    Result.objects.filter(run=run).update(measures={"accumulated": added_up(*ON_ITS_WAY)})
+    address = f"/d/{pair.slug}/"
+    assert "Qualify now" not in page_text(people.operator.get(address))  # without keys it could ask nothing
+    for module in (deployment_page_module, audit_now_views):
+        monkeypatch.setattr(module, "able_active", lambda *_: ["rejection", "canary"])
+    assert "Qualify now" in page_text(people.operator.get(address))
+    assert "Qualify now" not in page_text(people.viewer.get(address))
+    audit = f"{address}audit/"
+    assert people.viewer.post(audit, {"kind": "qualify"}).status_code == 403
+    people.operator.post(audit, {"kind": "qualify"})
+    asked = Run.objects.get(state="queued")
+    assert (asked.checks, asked.where, asked.kind) == (["canary"], "drained", "active")
+    Result.objects.filter(run=run).update(measures={"accumulated": added_up(*GREEN)})
+    assert "Qualify now" not in page_text(people.operator.get(address))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+
 import pytest
+from django.db.models import F
+from django.utils import timezone
 
 from kvaudit.server.accounts.models import Membership
-from kvaudit.server.audits.models import Plan
+from kvaudit.server.audits.models import Plan, Run
+from kvaudit.server.audits.schedule import dispatch
 from tests.factories import a_deployment, a_team
 from tests.server.web import builders
 from tests.server.web.pages import page_text
@@ -53,6 +59,8 @@ def test_a_plan_is_made_and_shown(people, pair):
         ({"windows": "at night"}, "Line 1 is not a window"),
         ({"name": "x" * 121}, "at most 120 characters"),
         ({"budget_tokens": "-1"}, "greater than or equal to 1"),
+        ({"where": "drained"}, "What only reads is the same with and without traffic"),
+        ({"where": "mars"}, "not one of the available choices"),
         ({"name": "nul\x00"}, "Null characters are not allowed"),
     ],
 )
@@ -178,3 +186,45 @@ def test_an_engine_everywhere_takes_a_fleet_wide_operator(people, pair):
     )
     assert answer.status_code == 302
     assert Plan.objects.get().team == people.team
+
+
+def priced(client, address, said):
+    """Send it, read the price, send it again; returns the page with the price."""
+    page = page_text(client.post(address, said))
+    (key,) = re.findall('name="priced" value="([0-9a-f]{64})"', page)
+    assert client.post(address, {**said, "priced": key}).status_code == 302
+    return page
+
+
+def test_what_sends_prompts_is_priced_before_it_is_saved(people, pair):
+    active = {**GOOD, "checks": ["canary", "rejection"], "budget_tokens": "5000000"}
+    page = page_text(people.operator.post("/plans/new/", active))
+    assert not Plan.objects.exists()
+    assert "Nothing is saved yet." in page
+    assert "not measured yet" in page
+    assert (
+        page_text(people.operator.post("/plans/new/", {**active, "priced": "0" * 64})).count("at this price")
+        == 1
+    )
+    builders.a_run(pair, {"canary": "pass"}, tokens_spent=600_000)
+    Run.objects.update(kind="active", finished_at=F("started_at") + timedelta(minutes=10))
+    page = priced(people.operator, "/plans/new/", active)
+    tokens = int(re.search(r"About ([0-9,]+) prompt tokens a run", page)[1].replace(",", ""))
+    assert 0 < tokens <= 10_000_000
+    assert f"about {round(tokens / 60_000):,} min at the speed of its last audits" in page
+    plan = Plan.objects.get()
+    changed = {**active, "budget_tokens": "", "version": plan.pk}
+    assert "What a run of it costs" in priced(people.operator, f"/plans/{plan.series}/change/", changed)
+    assert Plan.objects.current().get().budget_tokens is None
+
+
+def test_a_plan_for_replicas_without_traffic_keeps_saying_so(people, pair):
+    active = {**GOOD, "checks": ["canary"], "where": "newcomer"}
+    priced(people.operator, "/plans/new/", active)
+    plan = Plan.objects.get()
+    assert plan.where == "newcomer"
+    page = page_text(people.operator.get(f"/plans/{plan.series}/change/"))
+    assert '<option value="newcomer" selected>' in page
+    assert "Newcomers" in page_text(people.viewer.get(f"/plans/{plan.series}/"))
+    (run,) = dispatch._runs(plan, timezone.now(), timezone.now() + timedelta(days=1))
+    assert run.where == "newcomer"

@@ -64,6 +64,11 @@ class AccumulatedEvidence:
     a_night: float
     expires_at: datetime | None
 
+    @property
+    def qualified(self) -> bool:
+        """Whether the boundary has what it needs."""
+        return all(need.verdict is Verdict.PASS for need in self.needs if need.name == NEEDS_SAID["boundary"])
+
 
 def accumulated_of(result: Result | None) -> AccumulatedEvidence | None:
     """None where nothing adds up: of other checks, and of results from before evidence was kept."""
