@@ -244,7 +244,7 @@ def test_strip_and_matrix_have_tables(visit):
 
 
 def test_paper_shows_the_table_of_a_figure_that_nobody_scrolled_to(visit, past):
-    visitor = visit()
+    visitor = visit(viewport={"width": 1280, "height": 200})
     page = visitor.go("/d/chat-past/capacity/")
     drawn(page, CAPACITY[0])
     below = page.locator("#figure-prefill")
