@@ -14,6 +14,9 @@ up:
 	@deploy/install.sh server
 	@exec $(BIN)/kvaudit up --with-parent $(ARGS)
 
+# Whatever the shell says, compiled files are kept: else each worker, and each process that a test starts, compiles all.
+test drill redteam: export PYTHONDONTWRITEBYTECODE :=
+
 # Three workers for two cores: each waits half of its time for PostgreSQL or the browser.
 test:
 	@deploy/install.sh dev

@@ -13,6 +13,7 @@ from io import TextIOWrapper
 GROUND_FLOOR = {
     "gate": "kvaudit.auditor.commands.gate",
     "probe": "kvaudit.auditor.commands.probe",
+    "qualify": "kvaudit.auditor.commands.qualify",
     "advisories": "kvaudit.auditor.advisories.command",
     "lab": "kvaudit.lab.command",
 }
@@ -22,6 +23,7 @@ USAGE = """usage: kvaudit COMMAND ...
 
   gate         may this node take traffic? exit code 0 pass, 1 fail, 2 inconclusive, 3 error
   probe        run checks against nodes, without a database
+  qualify      is this build safe at its boundary? before a replica takes traffic
   advisories   list the known bugs, or match them against a version
   lab          a miniature engine to audit, with faults on demand
   up, ledger   the whole product on this machine; the record (with kvaudit[server])

@@ -79,7 +79,7 @@ def prompt_tokens(prompt: object) -> Tokens:
         return _not_empty(encode(prompt))
     if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], (list, str)):
         return prompt_tokens(prompt[0])
-    if isinstance(prompt, list) and all(type(item) is int for item in prompt):
+    if isinstance(prompt, list) and set(map(type, prompt)) <= {int}:
         ids = np.array(prompt, np.int64) if prompt else np.empty(0, np.int64)
         wrong = ids[(ids < 0) | (ids >= VOCABULARY)]
         if len(wrong):

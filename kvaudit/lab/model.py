@@ -9,6 +9,10 @@ tenant's text. Nothing about a leak is written here.
 
 A score depends only on *which* of the 16 ids agree, so the softmax weights of all 65,536 patterns
 are one table, and attention is: compare, pack the bits, look up, sum by token. No BLAS, no copy.
+
+The last two ids weigh most: a slot where neither agrees has a weight below exp(-21). So the greedy token is first
+looked for among the slots where one of them does, a few in a hundred; all slots are scored only where those that
+were left out could change the answer.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ NO_AGREEMENT = 65534
 """A query id that agrees with no key, for the places before the beginning of the text."""
 
 _BLOCK = 16_384  # slots scored at once: their keys (512 KiB) stay in the cache
-_LONG_RUN = 8  # pages in a row from which scoring in place beats gathering them
+_LONG_RUN = 512  # slots in a row from which scoring in place beats gathering them
+_FAR = 0xFFFC  # the pattern of most weight in which the last two ids do not agree
 
 
 @lru_cache(maxsize=1)
@@ -66,8 +71,8 @@ class KVSequence:
             pages = self.table[:full]
             edges = np.flatnonzero(np.diff(pages) != 1) + 1
             starts, ends = np.r_[0, edges], np.r_[edges, full]
-            long = (ends - starts) >= _LONG_RUN
             size = self.pool.page_size
+            long = (ends - starts) * size >= _LONG_RUN
             runs = [
                 (int(pages[a]) * size, (int(pages[a]) + int(b - a)) * size)
                 for a, b in zip(starts[long], ends[long], strict=True)
@@ -107,11 +112,11 @@ class InductionModel:
         query = np.full(PAST, NO_AGREEMENT, np.uint16)
         recent = sequence.context[-PAST:][::-1]
         query[: len(recent)] = recent
+        if temperature <= 0 and (found := self._near(sequence, query)) is not None:
+            return found
         mass = np.zeros(258)
         for keys, tokens in _blocks(sequence):
-            agree = np.equal(keys, query)
-            patterns = np.packbits(agree.reshape(-1), bitorder="little").view("<u2")
-            mass += np.bincount(tokens, weights=self._weights[patterns], minlength=258)
+            mass += self._mass(keys, tokens, query)
         likely = mass[:256]
         if temperature <= 0:
             return int(likely.argmax())
@@ -119,6 +124,28 @@ class InductionModel:
             logits = np.log(likely) / temperature
         spread = np.exp(logits - logits.max())
         return int(self._random.choice(256, p=spread / spread.sum()))
+
+    def _near(self, sequence: KVSequence, query: Tokens) -> int | None:
+        """The likeliest token by the slots that agree in one of the last two ids; None where the weight of all
+        others together could make it another one."""
+        near_keys, near_tokens = [], []
+        for keys, tokens in _blocks(sequence):
+            (near,) = ((keys[:, 0] == query[0]) | (keys[:, 1] == query[1])).nonzero()
+            near_keys.append(keys[near])
+            near_tokens.append(tokens[near])
+        tokens = np.concatenate(near_tokens)
+        likely = self._mass(np.concatenate(near_keys), tokens, query)[:256]
+        first = int(likely.argmax())
+        lead = likely[first]
+        likely[first] = 0.0
+        left_out = (sequence.length - len(tokens)) * self._weights[_FAR]
+        return first if lead - likely.max() > left_out else None
+
+    def _mass(self, keys: Keys, tokens: Tokens, query: Tokens) -> NDArray[np.float64]:
+        """The weights of these slots, summed by token: array (258,)."""
+        patterns = np.packbits(np.equal(keys, query).reshape(-1), bitorder="little").view("<u2")
+        sums = np.bincount(tokens, weights=self._weights[patterns], minlength=258)
+        return sums.astype(np.float64, copy=False)
 
     def step(self, sequence: KVSequence, token: int) -> None:
         """Append ``token`` to the sequence: its key and value go into the next slot."""

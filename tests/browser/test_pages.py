@@ -12,9 +12,10 @@ from django.utils import timezone
 from playwright.sync_api import expect
 
 from kvaudit.auditor.fleetfile import parse_fleet
-from kvaudit.server.audits.models import Evidence, Run
+from kvaudit.server.audits.models import Evidence, Result, Run
 from kvaudit.server.fleet import session_plans
 from tests.browser.looks import axe, faults
+from tests.canary_evidence import GREEN, ON_ITS_WAY, added_up
 from tests.factories import a_team
 from tests.server.web import builders
 from tests.session_server import FLEET_FILE
@@ -39,6 +40,9 @@ def addresses() -> dict[str, str]:
         bodies=[b'{"version": "0.5.19", "note": "\xe2\x80\xae<script>alert(1)</script>"}'],
     )  # fmt: skip
     failed.results.filter(check_id="version").update(summary=EVIL, next_step=EVIL, measures={"odd": EVIL})
+    for shown, runs in ((first, GREEN), (fleet[1], ON_ITS_WAY)):
+        together = {"accumulated": added_up(*runs)}
+        Result.objects.filter(deployment=shown, check_id="canary").update(measures=together)
     missed = builders.a_run(first, state="missed", trigger="schedule", slots=3)
     running = builders.a_run(
         fleet[1],

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from kvaudit.server.audits.models import Evidence, Run, RunEvidence
 from tests.browser.looks import WIDTHS, faults
+from tests.canary_evidence import ON_ITS_WAY, added_up
 from tests.factories import a_team
 from tests.server.web import builders
 from tests.server.web.deployment.figure_measures import REJECTION, canary
@@ -71,7 +72,7 @@ def run() -> Run:
     pieces = evidence(made, "N", 681_274, 3, "without nonce")
     made.results.filter(check_id="rejection").update(measures=REJECTION, evidence=pieces)
     pieces = evidence(made, "midpoint", 864_925, 40, "answered")
-    measures = {**canary(40), "provenance": WHOSE}
+    measures = {**canary(40), "provenance": WHOSE, "accumulated": added_up(*ON_ITS_WAY)}
     made.results.filter(check_id="canary").update(measures=measures, evidence=pieces)
     return made
 

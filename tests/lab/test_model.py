@@ -49,6 +49,11 @@ def test_next_token_is_the_definition(ids, page):
     assert InductionModel().next_token(sequence) == expected
 
 
+def test_a_place_that_differs_in_the_last_two_ids_alone_outweighs_one_that_has_nothing_but_them():
+    past = "abcdefghijklmnop"
+    assert _generate(_sequence(_encode(f"{past[:-2]}xy1 zzop2 {past}")), 1) == "1"
+
+
 @pytest.mark.parametrize("length", [300, 5_000, 60_000])
 def test_it_finds_its_nonce_at_any_length(length):
     sequence = _sequence(_encode(frames(AMBER, length, nonce("pebble"))))

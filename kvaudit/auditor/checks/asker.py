@@ -205,7 +205,9 @@ class Asker:
         answer = await self.send(cell, number)
         self.misses.controls.append(answer.trial)
         if answer.trial.missed and self.misses.control_read:
-            self.misses.controls_explained += await self._replayed(cell, answer) is False
+            replay = await self._replayed(cell, answer)
+            self.misses.controls_explained += replay is False
+            self.misses.controls_flipped += replay is True
         return answer.trial
 
     # -- sending -------------------------------------------------------------------------------

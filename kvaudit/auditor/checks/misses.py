@@ -17,6 +17,9 @@ from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.stats.bounds import binomial_limit, fisher_greater
 
 SIGNIFICANT = 0.01
+FLIPS = 0.01
+"""Share of a healthy model's answers that another batch beside them turns, since sums are rounded differently."""
+
 BABBLE = 0.03
 """Share of a healthy model's misses that hold words of neither prompt nor control answers."""
 
@@ -79,6 +82,7 @@ class Misses:
     found: list[Miss] = field(default_factory=list)
     controls: list[Trial] = field(default_factory=list)
     controls_explained: int = 0  # of them: missed, and again when the identical prompt was repeated
+    controls_flipped: int = 0  # of them: missed, and read when it was
     compared: dict[str, Compared] = field(default_factory=dict)  # by the cell's name
     room: int | None = None
     control_asked: bool = False
@@ -92,7 +96,7 @@ class Misses:
     def add(self, miss: Miss) -> None:
         """Note how a miss was followed up."""
         self.found.append(miss)
-        self.explained += miss.replay is False and miss.fresh is not None
+        self.explained += miss.kind is MissKind.EXPLAINED
 
     @property
     def differs(self) -> bool:
@@ -117,23 +121,36 @@ class Misses:
 
     @property
     def control_unexplained(self) -> float:
-        """Share of the short prompts that are missed once and read when repeated."""
+        """Share of the short prompts that are missed, and nobody could ask the identical prompt again."""
         lost, judged = missed(self.controls)
-        return max(0, lost - self.controls_explained) / judged if judged else 0.0
+        return max(0, lost - self.controls_explained - self.controls_flipped) / judged if judged else 0.0
+
+    @property
+    def control_flips(self) -> float:
+        """Share of the short prompts that are missed once and read when repeated."""
+        return self.controls_flipped / len(self.controls) if self.controls else 0.0
+
+    @property
+    def as_weak(self) -> int:
+        """Misses that persist at a length where short prompts were found to be missed as often."""
+        persistent = (one for one in self.found if one.kind is MissKind.PERSISTENT)
+        return sum(one.first.name in self.compared for one in persistent)
 
     @property
     def unexplained(self) -> int:
-        return self.missed - self.explained
+        return self.missed - self.explained - self.as_weak
 
     @property
     def allowed(self) -> int:
-        """Unexplained misses that chance brings at the short prompts' rate."""
-        return max(1, binomial_limit(self.answers, self.control_unexplained))
+        """Unexplained misses that chance brings at the short prompts' rate. A leak at every length brings them there
+        too, so what is missed once and read the next time excuses no more than `FLIPS`."""
+        rate = self.control_unexplained + min(self.control_flips, FLIPS)
+        return max(1, binomial_limit(self.answers, rate))
 
     @property
     def why_no_pass(self) -> str:
         """The sentence of the first rule that forbids a pass, "" where none does."""
-        return self._above() or self._differing() or self._foreign() or self._too_many()
+        return self._above() or self._differing() or self._foreign() or self._lost() or self._too_many()
 
     def _above(self) -> str:
         one = next((miss for miss in self.found if miss.above and miss.kind is not MissKind.EXPLAINED), None)
@@ -175,6 +192,15 @@ class Misses:
             "words that neither the prompt nor the model's short answers do. Whose words they are is not known."
         )
 
+    def _lost(self) -> str:
+        if not self.missed or not self.control_lost:
+            return ""
+        return (
+            f"{self.missed} of {self.answers} answers did not give what their own prompt asked for, and no short "
+            "prompt was read either, so nothing says whether they were: a model too weak for this question, or pages "
+            "of others."
+        )
+
     def _too_many(self) -> str:
         if self.unexplained <= self.allowed:
             return ""
@@ -205,9 +231,11 @@ class Misses:
             "missed": self.missed,
             "foreign_words": self.foreign,
             **{kind.value: kinds.count(kind) for kind in MissKind},
+            "unexplained": self.unexplained,
             "controls": judged,
             "controls_missed": lost,
             "controls_explained": self.controls_explained,
+            "controls_flipped": self.controls_flipped,
             "room": self.room,
             "compared": [
                 {

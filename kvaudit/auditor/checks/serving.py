@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+PRODUCTION: Literal["production"] = "production"
 Where = Literal["production", "newcomer", "drained"]
 """When a trial was made: beside customers' traffic, or before a replica takes any, or after it was taken out."""
 

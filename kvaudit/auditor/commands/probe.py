@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kvaudit.auditor import report, runner
 from kvaudit.auditor.checks import ACTIVE, CHECKS, MODULES, PASSIVE, no_such
 from kvaudit.auditor.checks.contract import NodeSeen
 from kvaudit.auditor.commands import arguments as flags
+from kvaudit.auditor.commands.adding_up import OF_A_NIGHT, added_up, evidence_of
+from kvaudit.auditor.commands.state_file import StateFile, UnusableState
 from kvaudit.auditor.commands.target_arguments import chosen
 from kvaudit.auditor.runner.reading import read_node
 from kvaudit.auditor.targets import Target
@@ -43,6 +47,12 @@ def parser() -> flags.Parser:
         help=f"{', '.join(MODULES)}; without names {', '.join(PASSIVE_DEFAULT)}, and with an entry and keys also "
         f"{', '.join(ACTIVE_DEFAULT)}",
     )
+    add_flags(made)
+    return made
+
+
+def add_flags(made: flags.Parser) -> None:
+    """What is asked, as whom and how much, as ``kvaudit probe`` and ``kvaudit qualify`` take it."""
     flags.add_target(made)
     made.set_defaults(timeout=None)
     active = made.add_argument_group("active checks")
@@ -72,6 +82,18 @@ def parser() -> flags.Parser:
     )
     active.add_argument("--budget", metavar="TOKENS", help="prompt tokens that each active check may spend")
     active.add_argument(
+        "--budget-minutes", type=_minutes, metavar="M", help="minutes that each active check may take"
+    )
+    active.add_argument(
+        "--state",
+        metavar="FILE",
+        default="",
+        help="keep trials, misses and live markers between runs in this file, and judge by all of 30 days",
+    )
+    active.add_argument(
+        "--fixed", action="store_true", help="say in the --state file that what earlier runs found is mended"
+    )
+    active.add_argument(
         "--allow-boundary",
         action="store_true",
         help="prompts at the limit may be sent although the pool is small or unknown; naming a check says so too",
@@ -80,7 +102,14 @@ def parser() -> flags.Parser:
     active.add_argument(
         "--dry-run", action="store_true", help="say what would be sent, send no prompt of a check"
     )
-    return made
+
+
+def _minutes(text: str) -> float:
+    """A positive number of minutes, at most a day."""
+    try:
+        return flags.seconds(str(float(text) * 60)) / 60
+    except (ValueError, argparse.ArgumentTypeError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0") from None
 
 
 def main(argv: Sequence[str]) -> int:
@@ -89,12 +118,17 @@ def main(argv: Sequence[str]) -> int:
         given = parser().parse_intermixed_args(list(argv))
         targets = chosen(given)
         checks = _checks(given, targets)
-        permission = _permission(given) if any(check in ACTIVE for check in checks) else None
-    except flags.UsageError as error:
+        state = state_of(given, targets)
+        active = any(check in ACTIVE for check in checks)
+        permission = permission_of(given, state, consent=_named(given)) if active else None
+    except (flags.UsageError, UnusableState) as error:
         return flags.refuse(str(error), argv)
     if given.dry_run:
-        return asyncio.run(_dry_run(targets, checks, given, permission))
-    document, spoken = asyncio.run(_probe(targets, checks, given, permission))
+        return asyncio.run(dry_run(targets, checks, given, permission))
+    try:
+        document, spoken = asyncio.run(_probe(targets, checks, given, permission, state))
+    except UnusableState as error:
+        return flags.refuse(str(error), argv)
     if not given.json:
         return int(document["exit_code"])
     return flags.speak(spoken, document, as_json=True)
@@ -110,13 +144,35 @@ def _checks(given: Namespace, targets: Sequence[Target]) -> tuple[str, ...]:
     return PASSIVE_DEFAULT + (ACTIVE_DEFAULT if askable else ())
 
 
-def _permission(given: Namespace) -> Permission:
+def _named(given: Namespace) -> bool:
+    return given.allow_boundary or any(check in ACTIVE for check in given.checks)
+
+
+def permission_of(given: Namespace, state: StateFile | None, *, consent: bool) -> Permission:
+    """What the flags allow; markers of the state file's runs are looked for as well."""
     from kvaudit.auditor.prober import Permission
 
-    named = any(check in ACTIVE for check in given.checks)
     return Permission(
-        consent=named or given.allow_boundary, prompt_tokens=_tokens(given.budget), seed=given.seed
+        consent=consent,
+        prompt_tokens=_tokens(given.budget),
+        seed=given.seed,
+        seconds=None if given.budget_minutes is None else given.budget_minutes * 60,
+        earlier=state.markers(datetime.now(UTC)) if state is not None else (),
     )
+
+
+def state_of(given: Namespace, targets: Sequence[Target]) -> StateFile | None:
+    """The opened state file, None where none was given."""
+    if not given.state:
+        if given.fixed:
+            raise flags.UsageError("--fixed is written into the state file; give --state FILE as well.")
+        return None
+    if len(targets) > 1:
+        raise flags.UsageError("--state keeps what was found of one deployment; choose it with --deployment.")
+    state = StateFile.opened(given.state, given.deployment or (targets[0].slug if given.target else ""))
+    if given.fixed:
+        state.note_fixed(datetime.now(UTC))
+    return state
 
 
 def _tokens(budget: str | None) -> int | None:
@@ -134,29 +190,45 @@ def _seconds(given: Namespace, permission: Permission | None) -> float:
     return ACTIVE_SECONDS if permission is not None else 20.0
 
 
+def budget_of(given: Namespace, permission: Permission | None) -> runner.Budget:
+    return runner.Budget(
+        seconds=_seconds(given, permission), connections=flags.CONNECTIONS, waited_for=given.timeout is None
+    )
+
+
 async def _probe(
-    targets: Sequence[Target], checks: Sequence[str], given: Namespace, permission: Permission | None
+    targets: Sequence[Target],
+    checks: Sequence[str],
+    given: Namespace,
+    permission: Permission | None,
+    state: StateFile | None,
 ) -> tuple[dict[str, Any], str]:
     """Every target in turn; without ``--json`` each result is printed when it is there."""
     nodes: list[NodeSeen] = []
     results: list[Result] = []
-    budget = runner.Budget(
-        seconds=_seconds(given, permission), connections=flags.CONNECTIONS, waited_for=given.timeout is None
-    )
     for target in targets:
-        run = runner.run(target, checks, budget=budget, permission=permission)
+        run = runner.run(target, checks, budget=budget_of(given, permission), permission=permission)
         async for event in run:
             if isinstance(event, runner.NodeRead):
                 nodes.append(event.node)
             elif isinstance(event, runner.CheckFinished):
-                results.append(event.result)
+                result = event.result if state is None else _with_earlier(event.result, state)
+                results.append(result)
                 if not given.json:
-                    print(report.line(event.result.verdict, [event.result]), flush=True)
+                    print(report.line(result.verdict, [result]), flush=True)
+    if state is not None:
+        state.add(results, datetime.now(UTC))
     document = report.build(", ".join(target.slug for target in targets), nodes, results)
     return document, ""
 
 
-async def _dry_run(
+def _with_earlier(result: Result, state: StateFile) -> Result:
+    now = datetime.now(UTC)
+    runs = [*state.evidence, *filter(None, (evidence_of(result, now),))]
+    return added_up(result, runs, now, decide=OF_A_NIGHT, fixes=state.fixes)
+
+
+async def dry_run(
     targets: Sequence[Target], checks: Sequence[str], given: Namespace, permission: Permission | None
 ) -> int:
     """What each active check would send. Reads the nodes and finds a way in (at most a few short

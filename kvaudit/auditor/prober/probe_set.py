@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Audit, NodeSeen
-from kvaudit.auditor.checks.prober_protocol import Stop
+from kvaudit.auditor.checks.prober_protocol import Stop, Trace
 from kvaudit.auditor.checks.trials import needed
 from kvaudit.auditor.prober.calibration import CannotAsk
 from kvaudit.auditor.prober.network import NetworkProber
-from kvaudit.auditor.prober.run_wide import judged
+from kvaudit.auditor.prober.run_wide import RunMisses, judged
 from kvaudit.auditor.prober.session_wire import session_for
 from kvaudit.auditor.prober.setup import Permission, prober_for
 from kvaudit.auditor.prober.silence import Wedge
@@ -38,6 +38,8 @@ class ProbeSet:
         self._why_not = self._needs = ""
         self._before: Mapping[str, Fingerprint] = {}
         self._processes: Mapping[str, str] = {}
+        self._misses = RunMisses()
+        self._asking = ""  # the check whose answers the prober holds
         self._ended = ""
         self._next = "Resolve what ended the set, then run it again."
 
@@ -61,8 +63,10 @@ class ProbeSet:
             return _not_asked(check_id, self._ended, self._next)
         if check_id == "session":
             return await self._session(audit)
+        calibrated: list[Trace] = []
         if self._prober is None and not self._why_not:
             await self._open(audit.nodes)
+            calibrated = list(self._prober.registry.traces) if self._prober is not None else []
         check = registry.get(check_id)
         asked = replace(audit, prober=self._prober, why_no_prober=self._why_not, prober_needs=self._needs)
         if self._prober is None:
@@ -71,17 +75,29 @@ class ProbeSet:
             return replace(result, verdict=Verdict.ERROR) if self._denied else result
         self._prober.spent.begin()
         self._prober.begin()
+        self._prober.registry.traces.extend(calibrated)
+        self._asking = check_id
         seen = await check.observe(asked)
-        result = judged(
-            check.judge(seen, asked),
-            self._prober.registry.traces,
-            self._prober.provenance,
-            self._prober.registry.guesses,
-        )
+        result = self._misses.judged(self._judged(check.judge(seen, asked)))
         result = await self._look_after(check_id, result)
         if self._prober.slowed and result.verdict is not Verdict.FAIL:
             result = replace(result, warn=True, summary=f"{result.summary} {self._prober.slowed}")
         return result
+
+    def with_traces(self, result: Result) -> Result:
+        """``result`` of the check that ended, worse where its answers held another request's text: also those that came
+        while the target was looked after, and those of a check that broke off or was cut short."""
+        if self._prober is None or result.check != self._asking:
+            return result
+        worse = self._judged(result)
+        if worse.verdict is Verdict.FAIL and result.verdict is not Verdict.FAIL:
+            return self._ending(result.check, worse)
+        return worse
+
+    def _judged(self, result: Result) -> Result:
+        assert self._prober is not None
+        found = self._prober.registry
+        return judged(result, found.traces, self._prober.provenance, found.guesses)
 
     async def _session(self, audit: Audit) -> Result:
         """The check that asks no model: its wire goes to the declared session API."""

@@ -29,6 +29,7 @@ _UNSPACED = 0x2E80
 
 LEAST_CONTROLS = 30
 SIGNIFICANT = 0.001
+OFTEN = 0.1
 
 
 def strange_words(text: str, tokens: int | None, contents: Contents) -> frozenset[str]:
@@ -86,6 +87,17 @@ class Origin:
     @property
     def foreign_controls(self) -> int:
         return sum(self.is_foreign(words, control=True) for words in self.controls)
+
+    @property
+    def talkative(self) -> bool:
+        """Whether short answers often say more than they were asked for."""
+        more = sum(len(words) >= FOREIGN_WORDS for words in self.controls)
+        return more > OFTEN * len(self.controls)
+
+    @property
+    def strange(self) -> bool:
+        """Whether they often say what no other short answer says: a model that babbles, or customers' text."""
+        return self.foreign_controls > OFTEN * len(self.controls)
 
     @property
     def chance(self) -> float:

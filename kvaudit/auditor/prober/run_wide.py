@@ -6,12 +6,13 @@ A check concludes about what it asked. That a stranger's text came back is decid
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kvaudit.auditor.checks.misses import FLIPS, LOOK_AT_MISSES
 from kvaudit.auditor.checks.prober_protocol import Trace
 from kvaudit.auditor.prober.provenance import Origin, Provenance
-from kvaudit.auditor.stats.bounds import at_least
+from kvaudit.auditor.stats.bounds import at_least, binomial_limit
 from kvaudit.auditor.verdict import Result, Verdict
 
 FIRST_AID = (
@@ -28,9 +29,62 @@ LOOK_AT_SEALED = (
     "Open the sealed answers of this result to see whose text it is (run page, Evidence), then run canary with more "
     "rounds; a model that invents words at this length alone shows them in every such answer."
 )
+TALKATIVE = (
+    "That what short answers say beside what they were asked ({modes}) is the model's own: text of others in every "
+    "answer, the short ones too, would look the same. Compare with a fresh process of the same build that nobody else "
+    "uses."
+)
 RUN_CANARY = "Run canary with more rounds: one word may be chance, a second one in its place is not."
 TWICE = 2
 GUESSED = 0.001
+
+
+@dataclass(slots=True)
+class RunMisses:
+    """The misses of the checks so far. One that nothing explains is no objection to a check, and one in each of four
+    checks is what a leak at a few prompts of a hundred looks like."""
+
+    checks: list[str] = field(default_factory=list)
+    answers: int = 0
+    unexplained: int = 0
+    controls: int = 0
+    flipped: int = 0  # short prompts that were missed, and read when repeated
+    unknown: int = 0  # missed, and nobody could repeat them
+
+    def judged(self, result: Result) -> Result:
+        """``result``, open where it would pass and the run's misses together are too many."""
+        misses = result.measures.get("misses")
+        if not isinstance(misses, Mapping) or not misses.get("answers"):
+            return result
+        self.answers += misses["answers"]
+        self.unexplained += misses["unexplained"]
+        self.controls += misses["controls"]
+        self.flipped += misses["controls_flipped"]
+        self.unknown += misses["controls_missed"] - misses["controls_explained"] - misses["controls_flipped"]
+        if misses["unexplained"]:
+            self.checks.append(result.check)
+        if (
+            result.verdict is not Verdict.PASS
+            or not misses["unexplained"]
+            or self.unexplained <= self._allowed
+        ):
+            return result
+        return _open(
+            result,
+            f"Not shown either way: {self.unexplained} of {self.answers} answers of {_and(self.checks)} did not give "
+            "what their own prompt asked for, and asking again does not explain them. Each check forgives one; "
+            f"together {self._allowed} would be chance.",
+            LOOK_AT_MISSES,
+        )
+
+    @property
+    def _allowed(self) -> int:
+        asked = max(self.controls, 1)
+        return max(1, binomial_limit(self.answers, self.unknown / asked + min(self.flipped / asked, FLIPS)))
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(", ".join(names).rsplit(", ", 1))
 
 
 def judged(
@@ -59,9 +113,9 @@ def _worse(
 ) -> Result:
     if result.verdict is Verdict.FAIL and result.severity == "critical":
         return result
-    if any(trace.decoy for trace in traces):
+    leaked = [one for one in traces if one.verified and not one.decoy] or _answers_of_others(traces, guesses)
+    if not leaked and any(trace.decoy and trace.verified for trace in traces):
         return replace(result, verdict=Verdict.ERROR, severity="", summary=MATCHER, next=REPORT)
-    leaked = [trace for trace in traces if trace.verified] or _answers_of_others(traces, guesses)
     if leaked:
         return replace(
             result,
@@ -78,7 +132,25 @@ def _worse(
         return _open(
             result, f"Not shown either way: {_excess(*next(iter(exceeding.items())))}", LOOK_AT_SEALED
         )
-    return result
+    return _reserved(result, provenance)
+
+
+def _reserved(result: Result, provenance: Provenance) -> Result:
+    """A pass with what the short answers leave open: what they say besides is taken for the model's own words, and
+    customers' text in *every* answer would be taken for it as well."""
+    said = {mode: one for mode, one in provenance.by_mode.items() if one.talkative}
+    strange = next(((mode, one) for mode, one in said.items() if one.strange), None)
+    if said:
+        limits = f"{result.does_not_prove} {TALKATIVE.format(modes=_and(list(said)))}".strip()
+        result = replace(result, does_not_prove=limits)
+    if strange is None:
+        return result
+    mode, one = strange
+    summary = (
+        f"{result.summary} {one.foreign_controls} of {len(one.controls)} short answers ({mode}) hold words of no "
+        "prompt that no other one repeats: whose they are is not known."
+    )
+    return replace(result, warn=True, summary=summary)
 
 
 def _answers_of_others(traces: Sequence[Trace], guesses: Sequence[float]) -> list[Trace]:
@@ -110,8 +182,9 @@ def _sentence(leaked: Sequence[Trace]) -> str:
 
 def _suspicion(trace: Trace) -> str:
     if trace.kind == "marker":
+        whose = "a marker that nobody was sent" if trace.decoy else "another request's marker"
         return (
-            f"{trace.run} words of another request's marker came back in a row in the answer to a prompt of "
+            f"{trace.run} words of {whose} came back in a row in the answer to a prompt of "
             f"{trace.tokens:,} tokens, and four decide."
         )
     return f"the answer to a prompt of {trace.tokens:,} tokens gave the {trace.kind} of another request."

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from kvaudit.auditor.checks.serving import Role, Serving, Where
+from kvaudit.auditor.checks.contract import NodeSeen
+from kvaudit.auditor.checks.serving import PRODUCTION, Role, Serving, Where
 from kvaudit.auditor.readings import EngineFacts, fingerprint
 
 UNIFIED = "unified"
@@ -16,13 +17,18 @@ SEVERAL = (
 )
 
 
-def serving_of(nodes: Sequence[EngineFacts], *, alone: bool, several: bool, where: Where) -> Serving:
-    """``nodes`` in the order of the counters; ``alone``: requests go to the only node's own address."""
+def serving_of(
+    seen: Sequence[NodeSeen], *, alone: bool, several: bool = False, where: Where = PRODUCTION
+) -> Serving:
+    """``seen`` in the order of the counters, every one of them read; ``alone``: requests go to the only node's own
+    address. A role that no process tells is the declared one."""
+    nodes = [node.facts for node in seen if node.facts is not None]
+    roles = _roles([node.effective_role or UNIFIED for node in seen], nodes)
     single = nodes[0] if alone and len(nodes) == 1 and not several else None
     return Serving(
-        _roles(nodes),
+        roles,
         _digest(nodes),
-        _said(nodes),
+        _said(nodes, roles),
         last_freed_first=single is not None and _is_stack(single),
         replica=_process(single) if single is not None else "",
         where=where,
@@ -30,16 +36,12 @@ def serving_of(nodes: Sequence[EngineFacts], *, alone: bool, several: bool, wher
     )
 
 
-def _roles(nodes: Sequence[EngineFacts]) -> tuple[Role, ...]:
-    names = dict.fromkeys(_role(facts) for facts in nodes)
+def _roles(names: Sequence[str], nodes: Sequence[EngineFacts]) -> tuple[Role, ...]:
+    pools = [_pool(facts) for facts in nodes]
     return tuple(
-        Role(name, {number: _pool(facts) for number, facts in enumerate(nodes) if _role(facts) == name})
-        for name in names
+        Role(name, {number: pools[number] for number, each in enumerate(names) if each == name})
+        for name in dict.fromkeys(names)
     )
-
-
-def _role(facts: EngineFacts) -> str:
-    return facts.role.value or UNIFIED
 
 
 def _pool(facts: EngineFacts) -> int | None:
@@ -82,7 +84,7 @@ def _holds_context(facts: EngineFacts) -> bool | None:
     return None if pool is None or context is None else pool >= context
 
 
-def _said(nodes: Sequence[EngineFacts]) -> str:
+def _said(nodes: Sequence[EngineFacts], roles: Sequence[Role]) -> str:
     """ "sglang 0.5.13, prefill and decode, page 64"."""
     versions = sorted({facts.version.value or "of unknown version" for facts in nodes})
     names = sorted({facts.engine for facts in nodes})
@@ -91,6 +93,6 @@ def _said(nodes: Sequence[EngineFacts]) -> str:
     )
     parts = [
         f"{' and '.join(names)} {' and '.join(versions)}",
-        " and ".join(role.name for role in _roles(nodes)),
+        " and ".join(role.name for role in roles),
     ]
     return ", ".join(parts + ([f"page {' and '.join(pages)}"] if pages else []))

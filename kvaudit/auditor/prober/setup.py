@@ -184,7 +184,7 @@ async def prober_for(target: Target, seen: Sequence[NodeSeen], permission: Permi
         run_seconds_left=permission.seconds_left,
         seconds=permission.seconds,
         serving=serving_of(
-            nodes,
+            [node for node in seen if node.facts is not None and node.facts.kind == "node"],
             alone=_alone(target, entry) is not None,
             several=any(node.others for node in seen),
             where=permission.where,

@@ -141,7 +141,8 @@ async def run(
                 yield CheckFinished(_not_asked(check, target.why_no_tenants))
                 continue
             yield CheckStarted(check)
-            yield CheckFinished(await _check(check, audit, brake, probes))
+            result = await _check(check, audit, brake, probes)
+            yield CheckFinished(probes.with_traces(result) if probes is not None else result)
 
 
 async def results(

@@ -10,7 +10,7 @@ from kvaudit.auditor.stats.run_evidence import DRAINED, NEWCOMER, PLACES, PRODUC
 from kvaudit.auditor.verdict import Verdict
 
 BRINGS_BOUNDARY = (
-    "`kvaudit qualify` on a singly addressed node before it takes traffic (after its start, or drained) brings the "
+    "kvaudit qualify on a singly addressed node before it takes traffic (after its start, or drained) brings the "
     "boundary in minutes."
 )
 BRINGS_NIGHTS = "The nightly plan with the canary brings production nights."

@@ -127,10 +127,8 @@ class _Frames:
         self._sizes = [len(digit) for digit in digits]
         self._fixed = len(head) + len(body)
         said = [_encoded(digit) for digit in digits]
-        body_json = _encoded(body)
-        self._starts = [
-            _joined(_encoded(head), said[high], said[low]) for high in range(10) for low in range(10)
-        ]
+        head_json, body_json = _encoded(head), _encoded(body)
+        self._starts = [_joined(head_json, said[high], said[low]) for high in range(10) for low in range(10)]
         self._ends = [_joined(said[high], said[low], body_json) for high in range(10) for low in range(10)]
         self._pairs = [high + low for high in self._sizes for low in self._sizes]
         self._ends_size = sum(self._pairs) + HUNDRED * self._fixed

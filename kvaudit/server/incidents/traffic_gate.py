@@ -1,11 +1,10 @@
 """Decides whether a node of this deployment may take traffic, as far as history knows. Composed from the apps
 below, stored nowhere; the API and the deployment's page give the same answer.
 
-The caller has read the running process; this adds what a single reading cannot show: that the gate
-was not run since the last capacity change, that a check of the last days found a leak, that a
-declared edge limit was never seen refusing, that the deployment is under quarantine, that the record of all
-this was changed. `SOURCES` is the
-list of such questions; one more is one more function in it.
+The caller has read the running process; this adds what a single reading cannot show: that the gate was not run since
+the last capacity change, that a check of the last days found a leak, that the build was not shown at the boundary, that
+a declared edge limit was never seen refusing, that the deployment is under quarantine, that the record of all this was
+changed. `SOURCES` is the list of such questions; one more is one more function in it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from kvaudit.auditor import checks
 from kvaudit.auditor.checks.contract import History
 from kvaudit.auditor.verdict import WORST_FIRST, Verdict, roll_up
 from kvaudit.server.audits.models import CheckState
-from kvaudit.server.audits.state import record_check
+from kvaudit.server.audits.state import record_check, standing
 from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
 from kvaudit.server.audits.state.history import history_for
 from kvaudit.server.audits.state.status import status_of
@@ -66,7 +65,7 @@ Source = Callable[[Past], Iterable[Reason]]
 
 def answer(deployment: Deployment, status: DeploymentStatus | None = None) -> Answer:
     """Ask every source about this deployment; ``status`` is how it stands, where the caller knows already."""
-    past = Past(deployment, status or status_of(deployment), history_for(deployment))
+    past = past_of(deployment, status)
     reasons = sorted((reason for source in SOURCES for reason in source(past)), key=_rank)
     verdict = roll_up([reason.verdict for reason in reasons])
     return Answer(
@@ -77,6 +76,10 @@ def answer(deployment: Deployment, status: DeploymentStatus | None = None) -> An
         deployment.edge_limit,
         past.history.edge_limit_seen_refusing,
     )
+
+
+def past_of(deployment: Deployment, status: DeploymentStatus | None = None) -> Past:
+    return Past(deployment, status or status_of(deployment), history_for(deployment))
 
 
 def drift(past: Past) -> Iterable[Reason]:
@@ -116,6 +119,21 @@ def unrefuted(past: Past) -> Iterable[Reason]:
         yield Reason(check, Verdict.INCONCLUSIVE, f"it failed and has shown nothing else since: {summary}")
 
 
+def qualified(past: Past) -> Iterable[Reason]:
+    """Whether the build that serves was shown at the boundary, where evidence of it is kept. How fresh production's
+    nights are is none of the gate's: a newcomer has none."""
+    for check in standing.ACCUMULATING:
+        now = past.status.checks.get(check)
+        told = standing.told(now.result_id) if now is not None else None
+        if told is None or now is None or now.said is Verdict.FAIL:
+            continue
+        if now.expired:
+            yield _reason(now)
+            continue
+        shown, said = standing.qualified(told)
+        yield Reason(check, Verdict.PASS if shown else Verdict.INCONCLUSIVE, said)
+
+
 def edge_limit(past: Past) -> Iterable[Reason]:
     """A declared edge limit stands for the context only once it was seen refusing."""
     declared = past.deployment.edge_limit
@@ -151,7 +169,7 @@ def _doubts(deployment: Deployment) -> list[str]:
     return [*record_check.doubts(deployment), *unreleased(deployment)]
 
 
-SOURCES: tuple[Source, ...] = (quarantine, drift, findings, unrefuted, edge_limit, record)
+SOURCES: tuple[Source, ...] = (quarantine, drift, findings, unrefuted, qualified, edge_limit, record)
 
 
 def _rank(reason: Reason) -> tuple[int, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations
+from dataclasses import replace
+from itertools import combinations, pairwise
 
 import pytest
 
+from kvaudit.auditor.checks.canary.asking import Cell
 from kvaudit.auditor.checks.canary.design import (
     LONGEST_TEXT,
     NONCE,
@@ -15,6 +17,7 @@ from kvaudit.auditor.checks.canary.design import (
     draw_waits,
     lay_out,
 )
+from kvaudit.auditor.checks.canary.sender import cells
 from kvaudit.auditor.checks.canary.strata import (
     BOUNDARY,
     EDGE,
@@ -25,6 +28,7 @@ from kvaudit.auditor.checks.canary.strata import (
     counts,
     draw_lengths,
 )
+from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import seeded
 
@@ -121,3 +125,53 @@ def test_waits_keep_within_their_allowance_and_before_one_round_of_five(idle: fl
         assert sum(waits) <= idle + 1e-9
         assert len([one for one in waits if one > 1.0]) <= 12
         assert len({round(one, 6) for one in waits}) > 20 or not idle
+
+
+LONG = Span(1_048_000, 1_048_400, 1_048_576 - 6, 64, (8_192,))
+
+
+def test_a_night_of_a_million_tokens_is_a_chain() -> None:
+    """Lengths fall, so that each prompt covers what the next may read; 6.8 N in all instead of 80."""
+    n, spent = LONG.top + 1, []
+    limits = Limits(n, n + 6, 2 * n, 64, True)
+    for night in range(8):
+        lengths = draw_lengths(seeded(night), LONG.planned, LONG)
+        rounds = lay_out(seeded(night), lengths, MODES, ("a", "b"), chained=True)
+        assert len(rounds) == 47
+        assert [each.length.tokens for each in rounds] == sorted(
+            (one.tokens for one in lengths), reverse=True
+        )
+        assert all(after.victim == before.reader for before, after in pairwise(rounds))
+        assert NONCE not in {each.tail for each in rounds[:2]}
+        assert {each.tail for each in rounds[2:]} >= {PHRASE, NONCE}
+        assert {each.length.stratum for each in rounds} >= {BOUNDARY, EDGE, LOG}
+        orders = [
+            cells(limits, True, Cell(each.length.stratum, each.length.tokens, drawn=True), chained=True)
+            for each in rounds
+        ]
+        assert [len(order) for order in orders[:3]] == [
+            5,
+            5,
+            1,
+        ]  # victim, N, N+1, the middle, and what may read it
+        spent.append(sum(cell.tokens for order in orders for cell in order if not cell.above) / n)
+    assert 6.4 < sum(spent) / len(spent) < 7.2
+
+
+def test_less_than_a_whole_chain_keeps_its_short_end() -> None:
+    lengths = draw_lengths(seeded(1), 30, LONG)
+    assert len(lengths) == 30
+    assert max(one.tokens for one in lengths) <= LONG.top / 8
+
+
+def test_rounds_that_qualify_a_build_are_at_its_boundary_and_ask_for_phrases() -> None:
+    """Before it takes traffic: of 60 rounds 54 at the boundary, four of five where a phrase has room."""
+    span = replace(SPAN, qualifying=True)
+    lengths = draw_lengths(seeded(3), span.planned, span)
+    at = [one.tokens for one in lengths if one.stratum == BOUNDARY]
+    assert len(at) == 54
+    assert sum(tokens < span.top for tokens in at) >= 40
+    rounds = lay_out(seeded(3), lengths, MODES, ("a", "b"), qualifying=True)
+    phrases = sum(each.tail != NONCE for each in rounds)
+    assert 36 <= phrases <= 44
+    assert {each.tail for each in rounds} == {NONCE, PHRASE, WINDOW}

@@ -76,7 +76,14 @@ def compared(at: int, short: int = 0) -> dict[str, Compared]:
         (judged(compared=compared(5)), ""),
         (judged(compared=compared(10, 5)), ""),
         (judged(compared=compared(10, 4)), "of short ones 4 of 10"),
-        (judged(2, 20, shorts=0), "do so 0 of 0 times"),
+        (judged(2, 20, shorts=0), "no short prompt was read either"),
+        (judged(20, 20, short=30), "no short prompt was read either"),
+        (judged(2, short=2, controls_flipped=2), ""),  # others beside them turn one of a hundred
+        (judged(4, short=2, controls_flipped=2), ""),
+        (
+            judged(6, short=6, controls_flipped=6),
+            "6 of 120 answers",
+        ),  # but a leak does so in short ones as well
     ],
 )
 def test_what_forbids_a_pass(misses: Misses, said: str) -> None:
@@ -249,18 +256,20 @@ RUNS = 40
 
 
 @pytest.mark.parametrize(
-    ("leak", "weak", "least", "most"),
+    ("leak", "shortest", "weak", "least", "most"),
     [
-        (0.10, 0.0, 0, 1),
-        (0.05, 0.01, 0, 5),
-        (0.10, 0.03, 0, 2),
-        (0.0, 0.01, 39, 40),
-        (0.0, 0.03, 39, 40),
-        (0.0, 0.10, 39, 40),
+        (0.10, LONG, 0.0, 0, 1),
+        (0.05, LONG, 0.01, 0, 5),
+        (0.10, LONG, 0.03, 0, 2),
+        (0.10, 0, 0.0, 0, 4),  # at every length, those of the controls as well
+        (0.20, 0, 0.03, 0, 1),
+        (0.0, 0, 0.01, 39, 40),
+        (0.0, 0, 0.03, 39, 40),
+        (0.0, 0, 0.10, 39, 40),
     ],
 )
 def test_random_leaks_are_seen_and_weak_models_are_not_blocked(
-    leak: float, weak: float, least: int, most: int, monkeypatch: pytest.MonkeyPatch
+    leak: float, shortest: int, weak: float, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 40 runs of 120 long prompts: how many may pass. A weak model misses the same prompts each time."""
     marker, nonce = draw_marker(seeded(1)), draw_nonce(seeded(2))
@@ -274,7 +283,7 @@ def test_random_leaks_are_seen_and_weak_models_are_not_blocked(
             known = next((bad for prompt, bad in asked_before if prompt is asked.prompt), None)
             bad = chance.random() < weak if known is None else known
             asked_before.append((asked.prompt, bad))
-            leaks = asked.prompt.tokens == LONG and chance.random() < leak
+            leaks = asked.prompt.tokens >= shortest and chance.random() < leak
             return WRONG if bad or leaks else asked.right
 
         prober = Scripted(script)

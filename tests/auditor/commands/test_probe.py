@@ -36,10 +36,10 @@ def dry(
     capsys: pytest.CaptureFixture[str], *arguments: str, consent: bool = True, **target: Any
 ) -> tuple[int, str]:
     asked = given(*CHECKS, "--dry-run", *arguments)
-    permission = probe._permission(asked)
+    permission = probe.permission_of(asked, None, consent=True)
     if not consent:
-        permission = probe._permission(given("--dry-run", *arguments))
-    code = in_lab(lambda where: probe._dry_run([where], CHECKS, asked, permission), **target)
+        permission = probe.permission_of(given("--dry-run", *arguments), None, consent=False)
+    code = in_lab(lambda where: probe.dry_run([where], CHECKS, asked, permission), **target)
     return code, capsys.readouterr().out
 
 
@@ -101,7 +101,8 @@ def test_a_dry_run_sends_no_prompt_of_a_check(monkeypatch: pytest.MonkeyPatch, c
     ],
 )
 def test_naming_a_check_is_consent(arguments: tuple[str, ...], consent: bool, tokens: int | None) -> None:
-    permission = probe._permission(given(*arguments))
+    asked = given(*arguments)
+    permission = probe.permission_of(asked, None, consent=probe._named(asked))
     assert (permission.consent, permission.prompt_tokens) == (consent, tokens)
 
 
@@ -114,7 +115,10 @@ def test_a_budget_that_is_none_is_refused(budget: str, capsys: pytest.CaptureFix
 def test_results_are_printed_as_they_come(capsys: pytest.CaptureFixture[str]) -> None:
     asked = given("pool", "rejection", "canary", "--seed", "7")
     document, _ = in_lab(
-        lambda where: probe._probe([where], asked.checks, asked, probe._permission(asked)), "stale_pages"
+        lambda where: probe._probe(
+            [where], asked.checks, asked, probe.permission_of(asked, None, consent=True), None
+        ),
+        "stale_pages",
     )
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor import runner
+from kvaudit.auditor.checks.accounting.probe import AccountingProbe
 from kvaudit.auditor.checks.asker import CONTROL
 from kvaudit.auditor.checks.evidence_source import asked_request
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply
-from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage
+from kvaudit.auditor.prober import NetworkProber, Permission, TokenUsage, probe_set
 from kvaudit.auditor.report import build
+from kvaudit.auditor.text.markers import draw_marker, seeded
+from kvaudit.auditor.text.prompts import Contents, draw_nonce
 from kvaudit.auditor.verdict import Result, Verdict
 from kvaudit.lab.clock import run_virtual
 from kvaudit.lab.config import LabConfig
@@ -190,6 +193,58 @@ def test_a_restart_is_no_harm_done_by_a_prompt(
     assert ("was restarted during accounting" in results[0].summary) is restart
 
 
+def leak(prober: NetworkProber) -> None:
+    """An answer to tenant a that holds what tenant b was sent."""
+    theirs, ours = (
+        Contents(draw_marker(seeded(seed)), draw_nonce(seeded(seed)).tail, ()) for seed in (101, 102)
+    )
+    prober.registry.plant(theirs, B)
+    prober.registry.search({"text": str(theirs.marker)}, ours, tenant=A, tokens=900)
+
+
+def leaks_in_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = probe_set.prober_for
+
+    async def prober_for(*given: Any) -> NetworkProber:
+        prober = await original(*given)
+        leak(prober)
+        return prober
+
+    monkeypatch.setattr(probe_set, "prober_for", prober_for)
+
+
+def leaks_after_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def healthy(self: NetworkProber) -> str:
+        leak(self)
+        return ""
+
+    monkeypatch.setattr(NetworkProber, "healthy", healthy)
+
+
+def leaks_before_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def judge(self: Any, seen: Any, audit: Any) -> Result:
+        leak(audit.prober)
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(AccountingProbe, "judge", judge)
+
+
+@pytest.mark.parametrize(
+    "somewhere",
+    [leaks_in_calibration, leaks_after_the_check, leaks_before_a_defect],
+    ids=lambda it: it.__name__,
+)
+def test_what_leaks_beside_a_checks_own_requests_decides_as_well(
+    somewhere: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    somewhere(monkeypatch)
+    _, results = audited(["accounting", "rejection"], ["healthy"])
+    assert (results[0].verdict, results[0].severity) == (Verdict.FAIL, "critical"), results[0].summary
+    assert "6 of 6 marker words" in results[0].summary
+    assert results[1].verdict is Verdict.INCONCLUSIVE
+    assert "not asked" in results[1].summary
+
+
 # Generated text
 
 SECRET = "the account of mrs zebedee is 4711081599221177"
@@ -220,7 +275,7 @@ def test_a_customers_text_that_leaks_is_sealed_and_nowhere_else(
         sealed.append(text)
         return b"\x00" * len(text)
 
-    permission = Permission(consent=True, seed=7, seal=seal)
+    permission = Permission(consent=True, seed=7, seal=seal, prompt_tokens=120_000)
     nodes, results = audited([check], ["stale_pages"], permission=permission, meddle=labs.append)
     pieces = [SECRET[at : at + 8].encode() for at in range(len(SECRET) - 8)]
     assert any(piece in text for piece in pieces for text in sealed), (

@@ -8,7 +8,7 @@ import pytest
 
 from kvaudit.auditor.checks.prober_protocol import Trace
 from kvaudit.auditor.prober.provenance import Provenance, strange_words
-from kvaudit.auditor.prober.run_wide import judged
+from kvaudit.auditor.prober.run_wide import RunMisses, judged
 from kvaudit.auditor.text.markers import Marker
 from kvaudit.auditor.text.prompts import Contents, Nonce
 from kvaudit.auditor.verdict import Result, Verdict
@@ -152,3 +152,63 @@ def test_what_a_model_says_in_short_answers_is_its_own() -> None:
 )
 def test_words_that_the_prompt_does_not_hold(text: str, tokens: int | None, strange: set[str]) -> None:
     assert strange_words(text, tokens, OWN) == strange
+
+
+def talking(words: list[list[str]]) -> Provenance:
+    found = Provenance()
+    for said in words:
+        found.note("chat", frozenset(said), control=True)
+    return found
+
+
+ALIKE = [["the", "user", "wants", "word"]] * 40
+UNLIKE = [[f"invoice{number}x{one}" for one in range(3)] for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("controls", "limits", "warns"),
+    [
+        ([[]] * 40, False, False),
+        (ALIKE, True, False),
+        (UNLIKE, True, True),
+        (UNLIKE[:3] + [[]] * 37, False, False),
+    ],
+)
+def test_a_pass_says_that_words_of_short_answers_were_taken_for_the_models_own(
+    controls: list[list[str]], limits: bool, warns: bool
+) -> None:
+    """Customers' text in every answer, short ones too, is nothing that this could tell from a model's own words."""
+    result = judged(PASSED, [], talking(controls))
+    assert result.verdict is Verdict.PASS
+    assert ("would look the same" in result.does_not_prove) is limits
+    assert result.warn is warns
+    assert ("whose they are is not known" in result.summary) is warns
+
+
+def missing(check: str, unexplained: int, of: int, **more: int) -> Result:
+    misses = {"answers": of, "unexplained": unexplained, "controls": 30, "controls_missed": 0}
+    return replace(
+        PASSED,
+        check=check,
+        measures={"misses": {**misses, "controls_explained": 0, "controls_flipped": 0, **more}},
+    )
+
+
+def test_a_miss_in_each_of_several_checks_adds_up() -> None:
+    run = RunMisses()
+    assert run.judged(missing("rejection", 1, 6)).verdict is Verdict.PASS
+    result = run.judged(missing("coherence", 1, 4))
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "2 of 10 answers of rejection and coherence" in result.summary
+    assert run.judged(missing("accounting", 0, 20)).verdict is Verdict.PASS  # has none itself
+    assert run.judged(replace(PASSED, measures={"misses": []})).verdict is Verdict.PASS
+
+
+def test_misses_that_chance_brings_do_not_add_up_to_a_doubt() -> None:
+    run = RunMisses()
+    for check in ("rejection", "prefill", "concurrency"):
+        flips = missing(check, 1, 120, controls_missed=1, controls_flipped=1)
+        assert run.judged(flips).verdict is Verdict.PASS
+    unrepeatable = RunMisses()
+    for check in ("rejection", "prefill", "concurrency"):
+        assert unrepeatable.judged(missing(check, 9, 120, controls_missed=3)).verdict is Verdict.PASS

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kvaudit.auditor.checks.contract import NodeSeen
 from kvaudit.auditor.prober.serving import serving_of
 from kvaudit.auditor.readings import EngineFacts, RankPool, read, unknown
 
@@ -23,8 +24,12 @@ PREFILL = replace(NODE, role=read("prefill", "GET /server_info"))
 DECODE = replace(NODE, role=read("decode", "GET /server_info"), pool=read(40_000, "GET /server_info"))
 
 
+def seen(*nodes: EngineFacts, role: str = "") -> list[NodeSeen]:
+    return [NodeSeen(f"n{number}", "http://10.0.0.1", role, facts) for number, facts in enumerate(nodes)]
+
+
 def build(*nodes: EngineFacts) -> str:
-    return serving_of(nodes, alone=False, several=False, where="production").build
+    return serving_of(seen(*nodes), alone=False).build
 
 
 def test_a_build_is_what_evidence_belongs_to() -> None:
@@ -47,7 +52,7 @@ def test_a_build_is_what_evidence_belongs_to() -> None:
 
 
 def test_a_build_is_said_in_a_few_words() -> None:
-    said = serving_of([PREFILL, DECODE], alone=False, several=False, where="drained")
+    said = serving_of(seen(PREFILL, DECODE), alone=False, where="drained")
     assert said.said == "sglang 0.5.22, prefill and decode, page 64"
     assert said.where == "drained"
     assert [(role.name, role.pool) for role in said.roles] == [("prefill", 16_384), ("decode", 40_000)]
@@ -55,12 +60,18 @@ def test_a_build_is_said_in_a_few_words() -> None:
 
 def test_ranks_of_one_process_are_one_pool() -> None:
     ranks = tuple(RankPool(str(number), read(10_000, "GET /server_info")) for number in range(4))
-    (role,) = serving_of([replace(NODE, ranks=ranks)], alone=True, several=False, where="production").roles
+    (role,) = serving_of(seen(replace(NODE, ranks=ranks)), alone=True).roles
     assert role.pool == 40_000
-    unread = serving_of(
-        [NODE, replace(NODE, pool=unknown("not shown"))], alone=False, several=False, where="production"
-    )
+    unread = serving_of(seen(NODE, replace(NODE, pool=unknown("not shown"))), alone=False)
     assert unread.roles[0].pool is None
+
+
+def test_a_role_that_no_process_tells_is_the_declared_one() -> None:
+    """vLLM does not say its role; a pair that counts every prompt on both sides would look half as busy with us."""
+    silent = replace(NODE, role=unknown("not shown"))
+    pair = [*seen(silent, role="prefill"), *seen(silent, role="decode")]
+    assert [role.name for role in serving_of(pair, alone=False).roles] == ["prefill", "decode"]
+    assert [role.name for role in serving_of(seen(silent, silent), alone=False).roles] == ["unified"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +95,6 @@ def test_ranks_of_one_process_are_one_pool() -> None:
 def test_only_a_single_unified_sglang_without_a_prefix_cache_is_a_stack(
     facts: EngineFacts, alone: bool, several: bool, stack: bool
 ) -> None:
-    serving = serving_of([facts], alone=alone, several=several, where="production")
+    serving = serving_of(seen(facts), alone=alone, several=several)
     assert serving.last_freed_first is stack
     assert bool(serving.unsure) is several

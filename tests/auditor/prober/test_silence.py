@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from kvaudit.auditor.prober import NetworkProber
 from kvaudit.auditor.prober.silence import BESIDE
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import N
-from tests.auditor.prober.test_probe_set import audited
+from tests.auditor.prober.test_probe_set import CONSENT, audited
 
 MEETING = ("rejection", "coherence", "canary", "prefill")
 """Checks that send prompts of the lengths that wedge; the others stay below."""
@@ -104,6 +105,8 @@ def test_a_run_that_must_stop_first_says_what_it_suspects(sent: Any) -> None:
 
 
 @pytest.mark.parametrize("check", [check for check in registry.ACTIVE if check not in (*MEETING, "session")])
-def test_checks_below_the_length_pass_it_by(check: str) -> None:
-    _, (result,) = audited([check], ["wedge"])
+def test_checks_below_the_length_pass_it_by(sent: Any, check: str) -> None:
+    _, (result,) = audited([check], ["wedge"], permission=replace(CONSENT, prompt_tokens=400_000))
     assert "wedged" not in result.measures
+    assert len(sent) > 20, "it asked"
+    assert max(tokens for tokens, _ in sent) < N - 8

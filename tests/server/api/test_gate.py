@@ -13,10 +13,11 @@ from kvaudit.auditor import checks
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.accounts.tokens import create_token, revoke_token
 from kvaudit.server.api.bodies import LARGEST_BODY
-from kvaudit.server.audits.models import CheckState
+from kvaudit.server.audits.models import CheckState, Result
 from kvaudit.server.fleet.models import Deployment
 from kvaudit.server.incidents import traffic_gate
 from tests import factories
+from tests.canary_evidence import GREEN, ON_ITS_WAY, added_up, evidence
 from tests.server.api.states import a_change, a_state
 
 pytestmark = pytest.mark.django_db
@@ -134,6 +135,42 @@ def test_findings(
     answer = traffic_gate.answer(deployment)
     assert answer.verdict is verdict
     assert ("canary" in answer.summary) is (verdict is not Verdict.PASS)
+
+
+@pytest.mark.parametrize(
+    ("runs", "verdict", "said"),
+    [
+        (
+            GREEN,
+            Verdict.PASS,
+            "the boundary has 22.0 of 20 effective trials on this build, and fewer than 10% of",
+        ),
+        (
+            ON_ITS_WAY,
+            Verdict.INCONCLUSIVE,
+            "the boundary has 6.0 of 20 effective trials on this build. kvaudit q",
+        ),
+        (((1, evidence(boundary=30, build="")),), Verdict.INCONCLUSIVE, "nobody knows which build serves"),
+        (
+            GREEN[:1],
+            Verdict.PASS,
+            "the boundary has 21.0 of 20",
+        ),  # a newcomer has no nights in production yet
+    ],
+)
+def test_a_build_that_the_canary_never_met_at_the_boundary(
+    deployment: Deployment, runs: Any, verdict: Verdict, said: str
+) -> None:
+    a_state(deployment, "drift")
+    state = a_state(deployment, "canary", "inconclusive")
+    Result.objects.filter(pk=state.result_id).update(measures={"accumulated": added_up(*runs)})
+    (reason,) = (
+        reason
+        for reason in traffic_gate.qualified(traffic_gate.past_of(deployment))
+        if reason.check == "canary"
+    )
+    assert reason.verdict is verdict
+    assert said in reason.summary
 
 
 @pytest.mark.parametrize(("seen", "verdict"), [(False, Verdict.INCONCLUSIVE), (True, Verdict.PASS)])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any
 
-from kvaudit.auditor.checks.canary.strata import DrawnLength, shuffled
+from kvaudit.auditor.checks.canary.strata import BOUNDARY, DrawnLength, shuffled
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw
 
@@ -23,6 +23,9 @@ PHRASES = (PHRASE, WINDOW)
 
 SURFACING = "surfacing"
 """Name of the short prompts before the rounds."""
+
+QUALIFYING = (PHRASE, NONCE, PHRASE, WINDOW, NONCE, PHRASE)
+"""Tails in turn of rounds that qualify a build: most that a window's prompt holds is no phrase, so a few must do."""
 
 LONGEST_TEXT = 65_536
 """Tokens of a prompt that is sent as text: the tokenizer must count all of it, several times for an exact length.
@@ -56,6 +59,7 @@ class Round:
     reader: str
     tail: str
     idle: float = 0.0  # seconds before it
+    chained: bool = False  # the round before it is its victim
 
     def tenant(self, at: int) -> str:
         """Whose the round's request number ``at`` is: the victim's, the reader's, and so on in turn."""
@@ -72,19 +76,29 @@ def lay_out(
     modes: Sequence[Mode],
     tenants: Sequence[str],
     idle: float = 0.0,
+    *,
+    chained: bool = False,
+    qualifying: bool = False,
 ) -> list[Round]:
-    """One round a length. ``idle``: seconds that may pass in silence, in all."""
-    pairs = [(victim, reader) for victim in tenants for reader in tenants if victim != reader]
+    """One round a length. ``idle``: seconds that may pass in silence, in all. Two of three rounds that qualify a build
+    ask for their phrase, since a nonce adds nothing; so do the few of a chain at the boundary."""
+    all_pairs = pairs = [(victim, reader) for victim in tenants for reader in tenants if victim != reader]
     waits = draw_waits(draw, len(lengths), idle)
     seen: Counter[tuple[Any, Any]] = Counter()
-    rounds = []
+    rounds: list[Round] = []
     for number, length in enumerate(lengths):
         fitting = [mode for mode in modes if mode.takes_ids or length.tokens <= LONGEST_TEXT] or list(modes)
+        tails: Sequence[str] = (QUALIFYING[number % len(QUALIFYING)],) if qualifying else TAILS
+        kinds: Sequence[str] = (PHRASE,) if qualifying else PHRASES
+        if chained:
+            pairs = [pair for pair in all_pairs if not rounds or pair[0] == rounds[-1].reader]
+            tails = (PHRASE,) if length.stratum == BOUNDARY else tails
         mode, stream, (victim, reader), tail, kind, _ = least_asked(
-            draw, seen, (fitting, (True, False), pairs, TAILS, PHRASES, (length.stratum,))
+            draw, seen, (fitting, (True, False), pairs, tails, kinds, (length.stratum,))
         )
         tail = kind if tail == PHRASE else tail
-        rounds.append(Round(number, length, Way(mode, stream), victim, reader, tail, waits[number]))
+        way = Way(mode, stream)
+        rounds.append(Round(number, length, way, victim, reader, tail, waits[number], chained))
     return rounds
 
 

@@ -17,14 +17,11 @@ from kvaudit.auditor.checks.canary.sender import (
 from kvaudit.auditor.checks.canary.strata import DrawnLength, Span, draw_lengths
 from kvaudit.auditor.checks.canary.verdict import judge_canary
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.prober_protocol import Limits, Plan, Prober, Stop
+from kvaudit.auditor.checks.prober_protocol import Plan, Prober, Stop
+from kvaudit.auditor.checks.serving import PRODUCTION
 from kvaudit.auditor.checks.trials import PHRASE_ROOM, unaskable, withheld
 from kvaudit.auditor.text.markers import seeded
 from kvaudit.auditor.verdict import Result
-
-ROUNDS = 60
-"""Planned rounds of a nightly run, half of which ask for a phrase and bound the rate: at most 10 % where everything
-surfaces and is dirtied."""
 
 NIGHTS = 4
 """Drawn for a price."""
@@ -41,16 +38,20 @@ class CanaryProbe:
     def plan(self, prober: Prober) -> Plan:
         """Requests and expected accepted prompt tokens of the planned rounds and the surfacing controls."""
         span = span_of(prober)
-        rounds = _rounds(prober, span) if span is not None else ROUNDS
-        each = _each(prober.limits, span) if span is not None else 0.0
         controls = CONTROLS_EACH * len(prober.modes)
-        order = cells(prober.limits, prober.consent, Cell("drawn", CONTROL_TOKENS, drawn=True))
+        if span is None:
+            return Plan(controls, controls * CONTROL_TOKENS, float(controls))
+        rounds = _rounds(prober, span)
+        nights = [draw_lengths(seeded(night), rounds, span) for night in range(NIGHTS)]
+        order = [cell for length in nights[0] for cell in _order(prober, length, span)]
+        tokens = sum(_cost(prober, length, span) for night in nights for length in night) // NIGHTS
         return Plan(
-            rounds * len(order) + controls,
-            int(rounds * each) + controls * CONTROL_TOKENS + _filling(prober),
-            float(rounds * len(order)),
+            len(order) + controls,
+            tokens + controls * CONTROL_TOKENS + _filling(prober),
+            float(len(order)),
             rounds,
-            f"lengths are drawn from {span.shortest:,} to {span.top:,} tokens" if span is not None else "",
+            f"lengths are drawn from {span.shortest:,} to {span.top:,} tokens"
+            + (", each prompt the victim of the next" if _chained(span) else ""),
         )
 
     async def observe(self, audit: Audit) -> CanarySeen:
@@ -92,12 +93,13 @@ def span_of(prober: Prober) -> Span | None:
     n, longest = limits.first_rejected, limits.longest_safe
     if n is None or longest is None or longest < 1:
         return None
+    qualifying = prober.serving.where != PRODUCTION
     if limits.dangerous and not prober.consent:
-        return Span(longest, longest, longest, limits.page, limits.sizes, prober.most_added)
+        return Span(longest, longest, longest, limits.page, limits.sizes, prober.most_added, qualifying)
     roomy = n - 1 - (PHRASE_ROOM - prober.room(n - 1, PHRASE_ROOM))
     if prober.room(roomy, PHRASE_ROOM) < PHRASE_ROOM:
         roomy = longest
-    return Span(longest, max(longest, roomy), n - 1, limits.page, limits.sizes, prober.most_added)
+    return Span(longest, max(longest, roomy), n - 1, limits.page, limits.sizes, prober.most_added, qualifying)
 
 
 def _drawn(prober: Prober, span: Span) -> list[Round]:
@@ -105,15 +107,30 @@ def _drawn(prober: Prober, span: Span) -> list[Round]:
     longer lengths were drawn than expected."""
     lengths = draw_lengths(prober.draw, _rounds(prober, span), span)
     left = _left(prober)
-    while left is not None and lengths and sum(_cost(prober.limits, length) for length in lengths) > left:
-        lengths.pop()
-    return lay_out(prober.draw, lengths, prober.modes, prober.tenants, prober.idle_allowance)
+    while left is not None and lengths and sum(_cost(prober, length, span) for length in lengths) > left:
+        lengths.pop(0 if _chained(span) else -1)
+    return lay_out(
+        prober.draw,
+        lengths,
+        prober.modes,
+        prober.tenants,
+        prober.idle_allowance,
+        chained=_chained(span),
+        qualifying=span.qualifying,
+    )
 
 
 def _rounds(prober: Prober, span: Span) -> int:
     """As many as the ceiling allows beside the controls."""
-    left = _left(prober)
-    return ROUNDS if left is None else max(0, min(ROUNDS, int(left / _each(prober.limits, span))))
+    left, lengths = _left(prober), draw_lengths(seeded(0), span.planned, span)
+    if left is None:
+        return span.planned
+    if _chained(span):
+        while lengths and sum(_cost(prober, length, span) for length in lengths) > left:
+            lengths.pop(0)
+        return len(lengths)
+    each = sum(_cost(prober, length, span) for length in lengths) / max(1, len(lengths))
+    return max(0, min(span.planned, int(left / each)))
 
 
 def _left(prober: Prober) -> int | None:
@@ -130,16 +147,18 @@ def _filling(prober: Prober) -> int:
     return pools_to_fill(prober) if may_fill(prober) else 0
 
 
-def _each(limits: Limits, span: Span) -> float:
-    """Accepted tokens of a round, over some nights' draws."""
-    nights = [draw_lengths(seeded(night), ROUNDS, span) for night in range(NIGHTS)]
-    return sum(_cost(limits, length) for night in nights for length in night) / (NIGHTS * ROUNDS)
+def _chained(span: Span) -> bool:
+    return span.chained and not span.qualifying
 
 
-def _cost(limits: Limits, length: DrawnLength) -> int:
+def _order(prober: Prober, length: DrawnLength, span: Span) -> tuple[Cell, ...]:
+    drawn = Cell(length.stratum, length.tokens, drawn=True)
+    return cells(prober.limits, prober.consent, drawn, chained=_chained(span))
+
+
+def _cost(prober: Prober, length: DrawnLength, span: Span) -> int:
     """Accepted tokens of a round with this length."""
-    order = cells(limits, False, Cell(length.stratum, length.tokens, drawn=True))
-    return sum(cell.tokens for cell in order if not cell.above)
+    return sum(cell.tokens for cell in _order(prober, length, span) if not cell.above)
 
 
 PROBE = CanaryProbe()

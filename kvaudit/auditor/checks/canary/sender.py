@@ -11,6 +11,7 @@ from kvaudit.auditor.checks.canary.counting import FILLING, Counting
 from kvaudit.auditor.checks.canary.design import LONGEST_TEXT, PHRASE, PHRASES, SURFACING, Round, Way
 from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
 from kvaudit.auditor.checks.canary.seen import CanarySeen
+from kvaudit.auditor.checks.canary.strata import BOUNDARY
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Stop
 from kvaudit.auditor.checks.trials import Trial
 
@@ -25,10 +26,11 @@ MORE_AFTER_A_HIT = 5
 REPLAYED_ROUNDS = 3
 
 
-def cells(limits: Limits, consent: bool, drawn: Cell) -> tuple[Cell, ...]:
+def cells(limits: Limits, consent: bool, drawn: Cell, *, chained: bool = False) -> tuple[Cell, ...]:
     """The requests of a round in their order: a victim at least as long as what may read its pages, the lengths that
     should be refused, a short control, and the drawn length last, since an accepted request overwrites the pages
-    that the others would read."""
+    that the others would read. In a chain the round before is the victim, but at the boundary, and the lengths to be
+    refused, which take long to send, stand beside the boundary alone."""
     n, longest = limits.first_rejected, limits.longest_safe
     if n is None or longest is None:
         return ()
@@ -37,6 +39,8 @@ def cells(limits: Limits, consent: bool, drawn: Cell) -> tuple[Cell, ...]:
         order += [Cell("N", n, True), Cell("N+1", n + 1, True)]
         if limits.context is not None and limits.context > n + 1:
             order.append(Cell("midpoint", (n + limits.context) // 2, True))
+    if chained:
+        return (*order, drawn) if drawn.name == BOUNDARY else (drawn,)
     order += [Cell("control", min(CONTROL_TOKENS, longest)), drawn]
     return tuple(order)
 
@@ -87,7 +91,7 @@ class CanarySender:
                 await prober.sleep(each.idle)
                 seen.idle += each.idle
             drawn = Cell(each.length.stratum, each.length.tokens, drawn=True)
-            await self._round(each, cells(prober.limits, prober.consent, drawn))
+            await self._round(each, cells(prober.limits, prober.consent, drawn, chained=each.chained))
             seen.rounds_done += 1
         seen.unhealthy = await prober.healthy()
 
@@ -108,6 +112,8 @@ class CanarySender:
 
     async def _round(self, each: Round, order: Sequence[Cell]) -> None:
         planted = read = await self._counting.read()
+        if len(order) == 1 and each.number - 1 in self._seen.windows:  # planted by the round before
+            planted = self._seen.windows[each.number - 1][1]
         for at, cell in enumerate(order):
             if not self._is_left_out(cell, each.way):
                 tenant = each.reader if cell.drawn else each.tenant(at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from kvaudit.auditor.checks.canary.design import PHRASE, SURFACING
+from kvaudit.auditor.checks.canary.design import SURFACING
 from kvaudit.auditor.checks.canary.evidence import dirtying, effective_trials, evidence_of
 from kvaudit.auditor.checks.canary.matrix import (
     Surfacing,
@@ -15,6 +15,7 @@ from kvaudit.auditor.checks.canary.matrix import (
     together,
 )
 from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
+from kvaudit.auditor.checks.canary.sentences import asked_how, blind, fail_sentence, left_out
 from kvaudit.auditor.checks.canary.thin import still_needed, told, what_brings_more, why_thin
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import (
@@ -28,11 +29,10 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
-from kvaudit.auditor.stats.bounds import effective_bound, interval
+from kvaudit.auditor.stats.bounds import effective_bound
 from kvaudit.auditor.text.markers import as_measure
 from kvaudit.auditor.verdict import Result, Verdict
 
-LEAST_SURFACING = 0.5
 LIVE_DAYS = 30
 UNKNOWN = "one unknown replica behind the entry"
 
@@ -67,7 +67,7 @@ def judge_canary(seen: CanarySeen) -> Result:
     if hits:
         return result(
             Verdict.FAIL,
-            _fail_sentence(seen, hits),
+            fail_sentence(seen, hits),
             FIRST_AID.format(tokens=min(one.length for one in hits)),
             "critical",
         )
@@ -90,13 +90,13 @@ def judge_canary(seen: CanarySeen) -> Result:
             next_step,
             warn=any(one.suspicious for one in seen.sightings) or any(one.wrong for one in seen.trials),
         )
-    reservations = _left_out(seen) + _blind(seen)
+    reservations = left_out(seen) + blind(seen)
     return result(
         Verdict.PASS,
         f"In {valid} valid rounds ({voids(seen.trials)}) no marker of another request appeared. With measured "
         f"surfacing {measures['surfacing']:.2f} and dirtying {share or 0:.2f} fewer than {bound:.1%} of requests drawn "
         f"like these leak (95 % confidence; {seen.scope or UNKNOWN}).{still_needed(seen)} "
-        f"{_asked_how(seen)}{reservations}",
+        f"{asked_how(seen)}{reservations}",
         "Run again after every capacity change, and nightly.",
         warn=bool(reservations),
     )
@@ -159,68 +159,16 @@ def _missed(seen: CanarySeen) -> str:
                 f"{misses.missed} of {misses.answers} answers did not give what their own prompt asked for, and no "
                 f"short prompt was asked in the same way that they could be compared with {how}"
             )
+        if (
+            misses.control_lost
+        ):  # this way finds nothing: its answers count nothing either, and the sentence says so
+            continue
         if reason := misses.why_no_pass:
             return f"{reason.rstrip('.')} {how}"
     judged = [one for one in seen.trials if one.nonce is not None]
     if judged and sum(one.missed for one in judged) > len(judged) / 2:
         return "most answers did not give what their own prompt asked for, short ones neither."
     return ""
-
-
-def _left_out(seen: CanarySeen) -> str:
-    if not seen.left_out:
-        return ""
-    return f" Not sent any more, since the server failed instead of refusing: {', '.join(seen.left_out)}."
-
-
-def _blind(seen: CanarySeen) -> str:
-    """Ways in which a stranger's phrase would hardly have shown."""
-    found = surfacing_of(seen.asked)
-    weak = [
-        f"{mode} ({one.surfaced} of {one.trials})"
-        for (mode, tail), one in found.items()
-        if tail == PHRASE and one.share < LEAST_SURFACING
-    ]
-    return f" Stale text would seldom have surfaced in {' and '.join(weak)}." if weak else ""
-
-
-def _asked_how(seen: CanarySeen) -> str:
-    """The ways that were asked, and what the target offers besides."""
-    modes = list(dict.fromkeys(one.mode for one in seen.asked if one.drawn))
-    streams = {one.stream for one in seen.asked if one.drawn}
-    whole = {frozenset((True,)): "streamed", frozenset((False,)): "whole"}.get(
-        frozenset(streams), "streamed and whole"
-    )
-    lengths = [one.trial.tokens for one in seen.asked if one.drawn] or [0]
-    told = f"Asked: {_and(modes)}, {whole}, {min(lengths):,} to {max(lengths):,} tokens."
-    return f"{told} Not asked: {', '.join(seen.untested)}." if seen.untested else told
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join(", ".join(names).rsplit(", ", 1)) if names else "nothing"
-
-
-def _fail_sentence(seen: CanarySeen, hits: list[Sighting]) -> str:
-    first = hits[0]
-    whose = (
-        f"Text planted by tenant {first.planted_by} appeared in tenant {first.reader}'s answer"
-        if first.kind == "cross-tenant"
-        else f"Text of an earlier request of tenant {first.reader} appeared in a later answer of the same tenant"
-    )
-    rate = ""
-    if seen.repeats:
-        low, high = interval(seen.repeat_hits, seen.repeats)
-        rate = (
-            f" Repeated {seen.repeats} times, it happened {seen.repeat_hits} times ({low:.0%} to {high:.0%})."
-        )
-    pages = f", from about page {_listed(first.ordinals)} of it" if first.ordinals else ""
-    since = " It was planted in an earlier run." if first.earlier_run else ""
-    told = f"{whose} to a prompt of {first.length:,} tokens: {first.run} of 6 marker words in a row{pages}."
-    return f"{told}{since}{rate}"
-
-
-def _listed(ordinals: tuple[int, ...]) -> str:
-    return ", ".join(str(ordinal) for ordinal in ordinals[:4]) + (" and more" if len(ordinals) > 4 else "")
 
 
 def _measures(seen: CanarySeen, share: float | None, bound: float) -> dict[str, Any]:
@@ -245,6 +193,8 @@ def _measures(seen: CanarySeen, share: float | None, bound: float) -> dict[str, 
         "bound": round(bound, 5),
         "confidence": 0.95,
         "hits": [_shown(one) for one in seen.sightings if one.verified],
+        "doubt": _doubt(seen)[0],
+        "withheld": seen.withheld,
         "suspicious": sum(one.suspicious for one in seen.sightings),
         "decoys_met": sum(one.decoy for one in seen.sightings),
         "earlier_markers": seen.earlier,

@@ -11,10 +11,12 @@ from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.models import Plan, Result, Run, RunState
 from kvaudit.server.audits.schedule.defaults import Missing as WaitingCheck
 from kvaudit.server.audits.schedule.defaults import missing_for
+from kvaudit.server.audits.state import standing
 from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
 from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from kvaudit.server.fleet.session_approval import held_back
 from kvaudit.server.web.kit.parts import checks
+from kvaudit.server.web.kit.parts.accumulated_evidence import AccumulatedEvidence, accumulated_of
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_of
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
 from kvaudit.server.web.kit.parts.readings import ReadingLine, main_lines, notes, other_lines
@@ -74,6 +76,7 @@ class Overview:
 class ChecksTab:
     checks: Sequence[CheckRow]
     missing: Sequence[Missing]
+    evidence: AccumulatedEvidence | None  # of the canary's runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ def overview(deployment: Deployment, status: DeploymentStatus) -> Overview:
 def checks_tab(deployment: Deployment, status: DeploymentStatus) -> ChecksTab:
     results = _results(status)
     rows = [_check_row(now, results) for now in status.checks.values()]
-    return ChecksTab(rows, missing(deployment, status))
+    return ChecksTab(rows, missing(deployment, status), _accumulated(status, results))
 
 
 def history_tab(deployment: Deployment) -> HistoryTab:
@@ -131,6 +134,18 @@ def _results(status: DeploymentStatus) -> Mapping[int | None, Result]:
     return {result.pk: result for result in Result.objects.filter(pk__in=ids)}
 
 
+def _accumulated(
+    status: DeploymentStatus, results: Mapping[int | None, Result]
+) -> AccumulatedEvidence | None:
+    """None where it has expired: it was of a build, or of weeks, that are over."""
+    found = (
+        accumulated_of(results.get(now.result_id))
+        for now in status.checks.values()
+        if now.check in standing.ACCUMULATING and not now.expired
+    )
+    return next(filter(None, found), None)
+
+
 def _mechanism(status: DeploymentStatus, results: Mapping[int | None, Result]) -> Mechanism | None:
     if status.verdict is not Verdict.FAIL:
         return None
@@ -143,7 +158,9 @@ def _check_row(now: CheckNow, results: Mapping[int | None, Result]) -> CheckRow:
     return CheckRow(
         now=now,
         title=checks.title(now.check),
-        next_step=result.next_step if result is not None and now.verdict is not Verdict.PASS else "",
+        next_step=standing.next_step(result)
+        if result is not None and now.verdict is not Verdict.PASS
+        else "",
     )
 
 

@@ -16,6 +16,7 @@ from kvaudit.server.audits.execution.run_verdict import counting
 from kvaudit.server.audits.models import Result, Run, RunState
 from kvaudit.server.incidents.models import Incident
 from kvaudit.server.web.kit.parts import checks
+from kvaudit.server.web.kit.parts.accumulated_evidence import AccumulatedEvidence, accumulated_of
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_until
 from kvaudit.server.web.kit.parts.measures import Measure, readable, stored
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
@@ -42,6 +43,7 @@ class ResultBlock:
     matrix: Matrix | None
     hits: Hits | None
     whose: Provenance | None
+    together: AccumulatedEvidence | None  # with the runs before it
     stored: str  # the measures as JSON
     evidence: EvidenceList
     mechanism: Mechanism | None = None
@@ -190,6 +192,7 @@ def _block(result: Result, kept: set[str], folder: str, why: Mechanism | None) -
         matrix=matrix_of(measures, evidence.at) if result.check_id == "canary" else None,
         hits=hits_of(measures, evidence.at) if result.check_id in ("canary", "concurrency") else None,
         whose=provenance_of(measures),
+        together=accumulated_of(result),
         stored=stored(measures),
         evidence=evidence,
         mechanism=why,

@@ -98,8 +98,8 @@ class Database:
 
 
 @contextmanager
-def database(cluster: Any, folder: Path, **env: str) -> Iterator[Database]:
-    """An empty one."""
+def database(cluster: Any, folder: Path, template: str = "template1", **env: str) -> Iterator[Database]:
+    """An empty one, or a copy of the database ``template``, which nobody may be using."""
     name = f"backup_{secrets.token_hex(4)}"
     found = Database(name, cluster.server)
     found.env = {
@@ -115,7 +115,7 @@ def database(cluster: Any, folder: Path, **env: str) -> Iterator[Database]:
         "LOG_LEVEL": "ERROR",
     } | env
     with found.connect("postgres") as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
     try:
         yield found
     finally:

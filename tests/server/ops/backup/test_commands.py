@@ -16,18 +16,27 @@ from tests.server.ops.backup.databases import ACT, FILL, Database, database, new
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def filled(postgres_cluster: Any, tmp_path: Path) -> Iterator[Database]:
-    with database(postgres_cluster, tmp_path) as found:
+@pytest.fixture(scope="module")
+def installation(postgres_cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """Made once; each test has a copy of its own, with the same keys."""
+    with database(postgres_cluster, tmp_path_factory.mktemp("installation")) as found:
         found.initialise()
         found.run("-c", FILL)
         yield found
 
 
 @pytest.fixture
-def backup(filled: Database, tmp_path: Path) -> Path:
-    path = tmp_path / "kvaudit.backup"
-    filled.command("backup", str(path))
+def filled(installation: Database, postgres_cluster: Any, tmp_path: Path) -> Iterator[Database]:
+    keys = {name: installation.env[name] for name in ("SECRET_KEY", "ENCRYPTION_KEY")}
+    with database(postgres_cluster, tmp_path, installation.name, **keys) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def backup(installation: Database, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the installation, for tests that only read it."""
+    path = tmp_path_factory.mktemp("backup") / "kvaudit.backup"
+    installation.command("backup", str(path))
     return path
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kvaudit.server.audits.models import CheckState
+from kvaudit.server.audits.state import standing
 from kvaudit.server.audits.state.bulk_reads import when
 from kvaudit.server.checklists.evaluation import Cell, CheckInterval
 from kvaudit.server.checklists.items import DISAGGREGATED, Item, Part
@@ -105,7 +106,7 @@ def _lines(cell: Cell, deployment: Deployment, moment: datetime | None) -> list[
             lines.append(CheckLine(check, checks.title(check)))
         for state in mine:
             expired = any(_is(state, says) for says in cell.expired)
-            step = "" if state.verdict == "pass" and not expired else state.result.next_step
+            step = "" if state.verdict == "pass" and not expired else standing.next_step(state.result)
             lines.append(CheckLine(check, checks.title(check), state, expired, step))
     return lines
 

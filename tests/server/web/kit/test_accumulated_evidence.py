@@ -1,0 +1,72 @@
+"""The way to green, drawn from a stored result that may say anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.template.loader import render_to_string
+
+from kvaudit.server.audits.models import Result
+from kvaudit.server.web.kit.parts.accumulated_evidence import accumulated_of
+from tests.canary_evidence import GREEN, ON_ITS_WAY, added_up
+from tests.server.web import builders
+from tests.server.web.pages import page_text
+
+
+def drawn(told: Any) -> str:
+    shown = accumulated_of(Result(measures={"accumulated": told}))
+    return "" if shown is None else render_to_string("kit/accumulated_evidence.html", {"shown": shown})
+
+
+def test_on_the_way_it_says_how_far_and_what_brings_it() -> None:
+    page = drawn(added_up(*ON_ITS_WAY))
+    assert "Fewer than 23% of requests drawn like these leak" in page
+    assert "expected in three nights at this budget" in page
+    assert "kvaudit qualify" in page
+    assert page.count("missing") == 2
+
+
+def test_green_says_its_bound_where_trials_come_from_and_until_when() -> None:
+    page = drawn(added_up(*GREEN))
+    assert "Fewer than 10% of requests" in page
+    assert "21.0 on newcomers" in page
+    assert "9.0 in production" in page
+    assert "It stays green until" in page
+    assert "missing" not in page
+    assert "What brings it" not in page
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"verdict": 7, "needs": "x", "strata": [{}], "places": [], "expires_at": "soon", "bound": "0.1"},
+        {
+            "needs": [{"key": "boundary", "has": "1"}, {"key": "<b>", "has": 1, "needs": 2, "days": 3}],
+            "bound": 9,
+        },
+        {"summary": "<b>bold</b>", "build_said": "<i>", "places": {"production": float("nan")}},
+    ],
+)
+def test_whatever_is_stored_is_drawn(told: Any) -> None:
+    page = drawn(told)
+    assert "<b>" not in page
+    assert "Effective trials" in page
+
+
+@pytest.mark.parametrize("told", [None, "x", []])
+def test_without_evidence_there_is_nothing_to_draw(told: Any) -> None:
+    assert drawn(told) == ""
+    assert accumulated_of(None) is None
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_deployment_and_run_show_it(people: Any, pair: Any, expired: bool) -> None:
+    run = builders.a_state(pair, {"canary": "inconclusive"}, expired=expired)
+    Result.objects.filter(run=run).update(measures={"accumulated": added_up(*ON_ITS_WAY)})
+    deployment = page_text(people.viewer.get(f"/d/{pair.slug}/"))
+    assert ("What the canary’s runs show together" in deployment) is not expired
+    page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
+    assert "With the runs before it" in page
+    assert "Fewer than 23% of requests" in page
