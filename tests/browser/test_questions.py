@@ -35,7 +35,7 @@ def test_on_call_it_failed_at_three_what_do_i_do_now(visit: Any, fleet: list[Dep
     page.get_by_role("row", name=re.compile("^chat-005 ")).get_by_role(
         "link", name=re.compile("open incident")
     ).click()
-    expect(page.get_by_text("tenants may still be in danger")).to_be_visible()
+    expect(page.get_by_role("button", name="Mark as mitigated")).to_be_in_viewport()
     steps = page.get_by_role("region", name="What to do now").get_by_role("listitem")
     expect(steps.filter(has_text="Quarantine the deployment").first).to_be_visible()
     page.get_by_role("region", name="Evidence").get_by_role("link", name=re.compile("^run ")).click()

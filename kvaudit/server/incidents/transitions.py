@@ -7,7 +7,9 @@ from datetime import datetime
 from django.db import transaction
 
 from kvaudit.server import clock
+from kvaudit.server.accounts.access import require
 from kvaudit.server.accounts.actors import Actor, actor_name
+from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.evidence.canonical import clean_text
 from kvaudit.server.incidents.models import Incident, Release, State, Transition
 from kvaudit.server.ledger.chain import digest_of
@@ -62,6 +64,28 @@ def move(
     incident.save(update_fields=changed)
     note(incident, actor=actor, before=before.value, reason=reason, at=now)
     return incident
+
+
+@transaction.atomic
+def take(*, incident: Incident, actor: User) -> Incident:
+    """Make the actor the lead: whoever comes next sees that somebody works on it. Recorded. Raises IncidentProblem,
+    PermissionDenied."""
+    row = locked(incident)
+    require(actor, "edit_incidents", row.deployment.team)
+    if not row.is_open:
+        raise IncidentProblem(f"Incident {row.pk} is closed: there is nothing left to lead.")
+    if row.lead_id == actor.pk:
+        return row
+    before = row.lead.get_username() if row.lead else ""
+    row.lead = actor
+    row.save(update_fields=["lead"])
+    record(
+        actor=actor,
+        kind="incident.taken",
+        subject=f"incident:{row.pk}",
+        digest=digest_of([before, actor.get_username()]),
+    )
+    return row
 
 
 def note(incident: Incident, *, actor: Actor, before: str, reason: str, at: datetime) -> Transition:

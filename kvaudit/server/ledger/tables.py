@@ -109,7 +109,7 @@ TABLES: Mapping[str, Policy] = {
         "people write it, transitions move it; what it is about never changes",
         "title", "severity", "state", "mitigated_at", "restored_at", "closed_at", "affected_from", "affected_to",
         "roles", "builds", "fingerprint", "first_evidence_at", "last_evidence_at", "window_from", "window_to",
-        "window_check", "summary", "detection", "missed_by", "overlap", "lessons",
+        "window_check", "summary", "detection", "missed_by", "overlap", "lessons", "lead_id",
     ),
     "incidents_transition": Policy("each step of an incident"),
     "incidents_citation": Policy("what an incident rests on"),

@@ -9,6 +9,7 @@ from django.db import models
 from django.db.models import Exists, F, OuterRef, Q
 
 from kvaudit.server import clock
+from kvaudit.server.accounts.models import User
 from kvaudit.server.audits.models import Result, Run
 from kvaudit.server.fleet.models import Deployment, OfDeployment
 from kvaudit.server.incidents.models.proof import Release, Replay
@@ -68,7 +69,7 @@ class IncidentQuerySet(OfDeployment["Incident"]):
 
     def listed(self) -> Self:
         """What a list row needs, without a query per row; ``quarantined`` and ``overridden`` annotated."""
-        return self.select_related("deployment__team").annotate(
+        return self.select_related("deployment__team", "lead").annotate(
             quarantined=Exists(Quarantine.objects.current().filter(deployment=OuterRef("deployment"))),
             overridden=Exists(Release.objects.filter(incident=OuterRef("pk"), override__isnull=False)),
         )
@@ -89,6 +90,9 @@ class Incident(models.Model):
     state = models.CharField(max_length=9, choices=State.choices, default=State.OPEN)
     opened_at = models.DateTimeField(default=clock.now)
     opened_by = models.CharField(max_length=200)
+    lead = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="+"
+    )  # who works on it
     mitigated_at = models.DateTimeField(null=True, blank=True)
     restored_at = models.DateTimeField(null=True, blank=True)
     closed_at = models.DateTimeField(null=True, blank=True)

@@ -20,7 +20,7 @@ from kvaudit.server.checklists.attestations import File
 from kvaudit.server.incidents import action_enforcement, postmortem, quarantine, restore, restore_gate
 from kvaudit.server.incidents import impact as counting
 from kvaudit.server.incidents.models import Incident, TimelineEvent
-from kvaudit.server.incidents.transitions import IncidentProblem
+from kvaudit.server.incidents.transitions import IncidentProblem, take
 from kvaudit.server.web.incidents import forms
 
 Given = Mapping[str, Any]
@@ -82,6 +82,11 @@ def _step_form(
     incident: Incident, data: Any = None, files: Any = None, row: object = ""
 ) -> django_forms.Form:
     return forms.StepForm(data, auto_id=f"step-{row}-%s")
+
+
+def _take(posted: Posted) -> str:
+    take(incident=posted.incident, actor=posted.actor)
+    return f"You lead incident {posted.incident.pk}."
 
 
 def _mitigate(posted: Posted) -> str:
@@ -224,6 +229,7 @@ ACTS: Mapping[str, Act] = {
         "state", _quarantine, _reasons("quarantine", "Why it must not take traffic", 1_000), "reason"
     ),
     "fix": Act("state", _fix, _simple(forms.FixForm, "fix"), "description"),
+    "take": Act("state", _take),
     "replay": Act("state", _replay),
     "run": Act("state", _run),
     "upload": Act("gate", _upload, _simple(forms.ResultForm, "result"), "file"),

@@ -53,13 +53,13 @@ def now_of(course: Course) -> Now:
     reached, sentence, act, key = _step(course, unmet)
     stages = [
         Stage(name, "done" if place < reached else "now" if place == reached else "to come")
-        for place, name in enumerate(STAGES)
+        for place, name in enumerate(STAGES, 1)
     ]
     return Now(stages, sentence, act, key, unmet if course.state == State.MITIGATED else ())
 
 
 def _step(course: Course, unmet: Sequence[Requirement]) -> tuple[int, str, Act, str]:
-    """How many stages are behind it, and what leads to the next."""
+    """How many stages it has reached, and what leads to the next."""
     if course.state == State.CLOSED:
         return len(STAGES), "Closed.", "", ""
     if course.state == State.RESTORED:

@@ -197,7 +197,7 @@ def export(request: SignedIn, pk: int, kind: str) -> HttpResponseBase:
 
 
 def incident_or_404(user: User, pk: int) -> Incident:
-    rows = Incident.objects.visible_to(user).select_related("deployment__team")
+    rows = Incident.objects.visible_to(user).select_related("deployment__team", "lead")
     return get_object_or_404(rows, pk=pk)
 
 

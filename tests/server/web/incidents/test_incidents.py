@@ -8,11 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kvaudit.server.incidents import export, library, opening, postmortem, restore
 from kvaudit.server.incidents.models import Incident, Quarantine, TimelineEvent
+from kvaudit.server.ledger.models import Entry
+from tests.factories import a_user
 from tests.server.incidents.builders import (
     a_leak,
     a_state,
@@ -439,3 +442,22 @@ def test_a_condition_is_run_from_where_it_stands(people, incident, key, checks):
     assert "met by no check" in page_text(act(people.operator, incident, "run", key="fix"))
     assert act(people.viewer, incident, "run", key=key).status_code == 403
     assert incident.deployment.runs.count() == count
+
+
+def test_whoever_takes_it_leads_it_and_it_is_recorded(people, incident):
+    assert 'value="take"' not in page_text(people.viewer.get(f"/incidents/{incident.pk}/"))
+    assert act(people.viewer, incident, "take").status_code == 403
+    name = people.operating_user.get_username()
+    page = page_text(act(people.operator, incident, "take"))
+    assert f"You lead incident {incident.pk}." in page
+    assert re.search(rf"Lead: <bdi>{name}</bdi>", page)
+    assert 'value="take"' not in page
+    act(people.operator, incident, "take")
+    entry = Entry.objects.get(kind="incident.taken")
+    assert (entry.actor, entry.subject) == (f"user:{name}", f"incident:{incident.pk}")
+    colleague = Client()
+    colleague.force_login(a_user(team=people.team, role="operator"))
+    act(colleague, incident, "take")
+    assert Incident.objects.get().lead != people.operating_user, "it can be taken over"
+    Incident.objects.update(state="closed", restored_at=timezone.now(), closed_at=timezone.now())
+    assert "there is nothing left to lead" in page_text(act(colleague, incident, "take"))

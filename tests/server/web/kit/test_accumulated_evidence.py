@@ -68,7 +68,7 @@ def test_without_evidence_there_is_nothing_to_draw(told: Any) -> None:
 def test_deployment_and_run_show_it(people: Any, pair: Any, expired: bool) -> None:
     run = builders.a_state(pair, {"canary": "inconclusive"}, expired=expired)
     Result.objects.filter(run=run).update(measures={"accumulated": added_up(*ON_ITS_WAY)})
-    deployment = page_text(people.viewer.get(f"/d/{pair.slug}/"))
+    deployment = page_text(people.viewer.get(f"/d/{pair.slug}/checks/"))
     assert ("What the canary’s runs show together" in deployment) is not expired
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "With the runs before it" in page
