@@ -29,6 +29,9 @@ NIGHTS = 4
 OVERHEAD = 4096
 """Tokens of health requests."""
 
+FOLLOWING_UP = 0.03
+"""Share of a ceiling that is kept for what follows up misses: a run that ends before its rounds do is no pass."""
+
 
 class CanaryProbe:
     """Plants markers as one tenant and reads the answers of the others."""
@@ -143,7 +146,8 @@ def _left(prober: Prober) -> int | None:
     if prober.rounds_ceiling is None:
         return None
     controls = CONTROLS_EACH * len(prober.modes) * CONTROL_TOKENS + _filling(prober)
-    return prober.rounds_ceiling - controls - OVERHEAD - (prober.limits.context or 0) - 1
+    kept = OVERHEAD + int(FOLLOWING_UP * prober.rounds_ceiling)
+    return prober.rounds_ceiling - controls - kept - (prober.limits.context or 0) - 1
 
 
 def _filling(prober: Prober) -> int:
