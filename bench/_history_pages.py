@@ -155,6 +155,8 @@ def pages() -> dict[str, tuple[str, Address]]:
     add("settings, ledger", "settings-ledger")
     add("settings, ledger, no match", "settings-ledger", "?kind=nothing&actor=nobody")
     add("deployment", "deployment", slug=slug)
+    for name in ("checks", "capacity", "history", "nodes", "settings"):
+        add(f"deployment, {name}", f"deployment-{name}", slug=slug)
     add("deployment, gate", "gate", slug=slug)
     add("deployment, events", "deployment-events", slug=slug)
     add("deployment, keys", "keys", slug=slug)

@@ -133,6 +133,7 @@ def pages_of(url: str, session: dict[str, Any]) -> dict[str, tuple[str, bool]]:
     found = {
         FLEET: ("/", False),
         "deployment": (f"/d/{slug}/", True),
+        "history": (f"/d/{slug}/history/", True),
         "compliance": ("/compliance/", True),
         "incident": (incident, True),
     }

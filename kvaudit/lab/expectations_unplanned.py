@@ -112,7 +112,6 @@ UNPLANNED = (
         ("stream_mix",),
         ANYWHERE | {"concurrency": "fail"},
         COMPACT,
-        open={"concurrency": "requests that are not streamed in its load"},
     ),
     # one answer of sixteen comes from elsewhere: which check meets it, the draw decides
     Expectation(

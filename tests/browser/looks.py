@@ -32,7 +32,8 @@ LOOKS = ["color-contrast", "link-in-text-block", "scrollable-region-focusable"]
 """Rules of axe that a scheme or a width decides: asked in both. The others read the document, which is one."""
 PARTS = {
     "fleet": {
-        "fleet", "deployment", "keys", "session-plan", "run", "evidence", "plans", "plan", "plan-change",
+        "fleet", "deployment", "deployment-checks", "deployment-capacity", "deployment-history", "deployment-nodes",
+        "deployment-settings", "keys", "session-plan", "run", "evidence", "plans", "plan", "plan-change",
         "fleet-import", "help", "zone", "password-change",
     },
     "compliance": {

@@ -39,7 +39,7 @@ def test_capacity_without_any_change_says_its_levels(visit: Any) -> None:
     node, now = a_node(deployment, "prefill-0", role="prefill"), timezone.now()
     figure_history.a_snapshot(node, now - timedelta(days=2), now, 681_280, "0.5.22")
     visitor = visit()
-    page = visitor.go("/d/chat-plain/")
+    page = visitor.go("/d/chat-plain/capacity/")
     drawn(page, "#figure-capacity")
     said = told(page, "#figure-capacity", "Home", "ArrowUp", "ArrowUp", "ArrowUp")
     assert [re.sub(r" tokens.*", "", each) for each in said] == [
@@ -52,7 +52,7 @@ def test_capacity_without_any_change_says_its_levels(visit: Any) -> None:
     label = page.locator("#figure-capacity [data-plot]").get_attribute("aria-label")
     assert "Arrow keys go from mark to mark." in label
     page.keyboard.press("Enter")  # nothing to open
-    assert page.url.endswith("/d/chat-plain/")
+    assert page.url.endswith("/d/chat-plain/capacity/")
     assert visitor.complaints == []
 
 
@@ -82,7 +82,7 @@ def test_the_trend_says_every_part_of_a_bar(visit: Any) -> None:
 def test_production_that_is_too_fast_is_reached_and_opened(visit: Any) -> None:
     log = brought(*ODD, deployment=a_deployment("chat-fast", team=a_team("platform")))
     visitor = visit()
-    page = visitor.go("/d/chat-fast/")
+    page = visitor.go("/d/chat-fast/capacity/")
     drawn(page, "#figure-prefill")
     expect(page.locator(".note-warning", has_text="too fast to be true")).to_be_visible()
     last = told(page, "#figure-prefill", "End")[0]

@@ -20,7 +20,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TIMELINE = "#figure-timeline"
-FIGURES = (TIMELINE, "#figure-capacity", "#figure-prefill")
+CAPACITY = ("#figure-capacity", "#figure-prefill")
 PLOT = f"{TIMELINE} [data-plot]"
 
 
@@ -53,19 +53,23 @@ def paper(page: Any) -> str:
 
 def test_every_figure_is_drawn_within_the_policy_accessible_and_no_wider_than_its_window(visit, past):
     def all_drawn(name: str, page: Any) -> None:
-        if name == "deployment":
-            for figure in FIGURES:
-                drawn(page, figure)
+        for figure in {"history": [TIMELINE], "capacity": CAPACITY}.get(name, ()):
+            drawn(page, figure)
+        if name == "history":
             # 48 changes, three nodes, and a pause with its end
             assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 48 + 3 + 2
 
-    pages = {"deployment": "/d/chat-past/", "events": "/d/chat-past/events/"}
+    pages = {
+        "history": "/d/chat-past/history/",
+        "capacity": "/d/chat-past/capacity/",
+        "events": "/d/chat-past/events/",
+    }
     assert faults(visit(), pages, prepare=all_drawn) == {}
 
 
 def test_a_figure_follows_the_scheme_and_keeps_its_zoom(visit, past):
     visitor = visit(color_scheme="light")
-    page = visitor.go("/d/chat-past/")
+    page = visitor.go("/d/chat-past/history/")
     drawn(page)
     page.get_by_role("group", name="Tools of Timeline").get_by_role("button", name="Zoom in").click()
     before = shown_range(page)
@@ -79,7 +83,7 @@ def test_a_figure_follows_the_scheme_and_keeps_its_zoom(visit, past):
 
 def test_it_is_used_from_the_keyboard_alone(visit, past):
     visitor = visit()
-    page = visitor.go("/d/chat-past/")
+    page = visitor.go("/d/chat-past/history/")
     drawn(page)
     plot = page.locator(PLOT)
     plot.focus()
@@ -104,7 +108,7 @@ def test_it_is_used_from_the_keyboard_alone(visit, past):
 
 def test_a_click_on_a_mark_opens_its_run(visit, past):
     visitor = visit()
-    page = visitor.go("/d/chat-past/")
+    page = visitor.go("/d/chat-past/history/")
     drawn(page)
     mark = page.locator(f"{TIMELINE} .scatterlayer .point").first
     box = mark.bounding_box()
@@ -117,7 +121,7 @@ def test_a_click_on_a_mark_opens_its_run(visit, past):
 
 def test_dragging_zooms_and_a_double_click_shows_everything(visit, past):
     visitor = visit()
-    page = visitor.go("/d/chat-past/")
+    page = visitor.go("/d/chat-past/history/")
     drawn(page)
     everything = shown_range(page)
     area = page.locator(f"{TIMELINE} .nsewdrag").first.bounding_box()
@@ -133,7 +137,7 @@ def test_dragging_zooms_and_a_double_click_shows_everything(visit, past):
 
 
 def test_kinds_are_hidden_by_buttons(visit, past):
-    page = visit().go("/d/chat-past/")
+    page = visit().go("/d/chat-past/history/")
     figure = drawn(page)
     points = figure.locator(".scatterlayer .point")
     before = points.count()
@@ -149,7 +153,7 @@ def test_kinds_are_hidden_by_buttons(visit, past):
 
 def test_a_figure_is_saved_as_a_picture(visit, past):
     visitor = visit()
-    page = visitor.go("/d/chat-past/")
+    page = visitor.go("/d/chat-past/history/")
     figure = drawn(page)
     with page.expect_download() as saved:
         figure.get_by_role("button", name="Save as a picture").click()
@@ -189,7 +193,7 @@ def test_five_thousand_marks_are_drawn_at_a_bounded_price(visit):
         metrics = meter.send("Performance.getMetrics")["metrics"]
         return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
 
-    visitor.go("/d/chat-busy/")
+    visitor.go("/d/chat-busy/history/")
     drawn(page)
     assert page.locator(f"{TIMELINE} .scatterlayer .point").count() == 5_005
     began = spent()
@@ -208,7 +212,7 @@ def test_five_thousand_marks_are_drawn_at_a_bounded_price(visit):
 
 
 def test_without_javascript_the_table_says_the_same(visit, past):
-    page = visit(java_script_enabled=False).go("/d/chat-past/")
+    page = visit(java_script_enabled=False).go("/d/chat-past/history/")
     figure = page.locator(TIMELINE)
     figure.get_by_text("As a table").click()
     assert figure.get_by_role("row").count() == 31
@@ -221,7 +225,7 @@ def test_without_javascript_the_table_says_the_same(visit, past):
 def test_a_figure_that_cannot_be_loaded_says_so_and_unfolds_its_table(visit, past):
     visitor = visit()
     visitor.page.route("**/figures/timeline/", lambda route: route.fulfill(status=500))
-    page = visitor.go("/d/chat-past/")
+    page = visitor.go("/d/chat-past/history/")
     figure = page.locator(TIMELINE)
     expect(figure.get_by_role("alert")).to_contain_text("could not be loaded")
     expect(figure.get_by_role("table")).to_be_visible()
@@ -241,15 +245,15 @@ def test_strip_and_matrix_have_tables(visit):
 
 def test_paper_shows_the_table_of_a_figure_that_nobody_scrolled_to(visit, past):
     visitor = visit()
-    page = visitor.go("/d/chat-past/")
-    drawn(page)
+    page = visitor.go("/d/chat-past/capacity/")
+    drawn(page, CAPACITY[0])
     below = page.locator("#figure-prefill")
     assert below.get_attribute("data-drawn") is None, "it is drawn when somebody comes near"
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     expect(below.locator("table")).to_be_visible()
     expect(below.locator("[data-plot]")).to_be_hidden()
-    expect(page.locator(f"{TIMELINE} table")).to_be_hidden()
+    expect(page.locator(f"{CAPACITY[0]} table")).to_be_hidden()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen")
     expect(below.locator("table")).to_be_hidden()
@@ -260,25 +264,25 @@ def test_paper_shows_the_table_of_a_figure_that_nobody_scrolled_to(visit, past):
 def test_without_the_library_every_figure_says_so_and_shows_its_table(visit, past):
     visitor = visit()
     visitor.page.route("**/plotly-basic*", lambda route: route.abort())
-    page = visitor.go("/d/chat-past/")
+    page = visitor.go("/d/chat-past/history/")
     figure = page.locator(TIMELINE)
     expect(figure.get_by_role("alert")).to_contain_text("its script did not come")
     expect(figure.locator("table")).to_be_visible()
 
 
-def held_back(visitor: Any) -> Any:
-    """Open the deployment's page and keep plotly's script away; the function that is returned lets it come."""
+def held_back(visitor: Any, tab: str) -> Any:
+    """Open a tab of the deployment and keep plotly's script away; the function that is returned lets it come."""
     held: list[Any] = []
     visitor.page.route("**/plotly-basic*", lambda route: held.append(route))
     with visitor.page.expect_request("**/plotly-basic*"):
-        visitor.page.goto(visitor.base + "/d/chat-past/", wait_until="commit")
+        visitor.page.goto(visitor.base + f"/d/chat-past/{tab}/", wait_until="commit")
     return lambda: held[0].continue_()
 
 
 def test_figures_are_asked_for_while_the_library_still_loads(visit, past):
     visitor = visit()
     with visitor.page.expect_response("**/figures/timeline/") as told:
-        let_it_come = held_back(visitor)
+        let_it_come = held_back(visitor, "history")
     assert told.value.ok
     assert visitor.page.locator(TIMELINE).get_attribute("data-drawn") is None
     let_it_come()
@@ -288,7 +292,7 @@ def test_figures_are_asked_for_while_the_library_still_loads(visit, past):
 
 def test_nothing_jumps_when_a_figure_comes(visit, past):
     visitor = visit()
-    let_it_come = held_back(visitor)
+    let_it_come = held_back(visitor, "capacity")
     capacity = visitor.page.locator("#figure-capacity")
     capacity.scroll_into_view_if_needed()
     before = capacity.bounding_box()["height"]

@@ -103,7 +103,7 @@ def _imported(page):
 def test_the_security_teams_questions_without_javascript(visit, addresses, log):
     visitor = visit(java_script_enabled=False)
     # "Show me every audit of this deployment, what was sent, what came back."
-    page = visitor.go("/d/chat-000/")
+    page = visitor.go("/d/chat-000/history/")
     page.get_by_role("link", name="All its results").click()
     expect(page.get_by_role("heading", name="Audit history")).to_be_visible()
     page.get_by_label("Verdict").select_option("fail")
@@ -121,7 +121,7 @@ def test_the_security_teams_questions_without_javascript(visit, addresses, log):
     expect(page.get_by_role("heading", name=re.compile("^Run "))).to_be_visible()
     # "Was anybody exposed between these dates?"
     page = visitor.go("/d/chat-000/")
-    page.get_by_role("link", name="Was anybody exposed?").click()
+    page.get_by_role("link", name="Exposure", exact=True).click()
     expect(page.get_by_text("It was shown leaking for")).to_be_visible()
     page.get_by_role("link", name="Import a request log").click()
     page.get_by_label("The log").set_input_files(log)

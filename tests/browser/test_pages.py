@@ -56,9 +56,14 @@ def addresses() -> dict[str, str]:
     return {
         "fleet": "/",
         "nothing found": "/?q=zzz",
-        "deployment at risk": f"/d/{first.slug}/",
+        "deployment unsafe": f"/d/{first.slug}/",
         "deployment running": f"/d/{fleet[1].slug}/",
         "deployment never audited": f"/d/{fleet[4].slug}/",
+        "checks": f"/d/{first.slug}/checks/",
+        "capacity": f"/d/{first.slug}/capacity/",
+        "its history": f"/d/{first.slug}/history/",
+        "nodes": f"/d/{first.slug}/nodes/",
+        "its settings": f"/d/{first.slug}/settings/",
         "keys": f"/d/{first.slug}/keys/",
         "session API": f"/d/{first.slug}/session/",
         "retire": f"/d/{first.slug}/retire/",
@@ -136,14 +141,14 @@ def test_from_the_fleet_to_the_evidence_in_two_clicks(visit, addresses):
     page = visit().go("/")
     page.get_by_role("region", name="Is anybody at risk?").get_by_role("link", name="chat-000").click()
     expect(page.get_by_text("Failing: pool, version.").first).to_be_visible()
-    page.get_by_role("row", name=re.compile("^pool ")).get_by_role("link").click()
+    page.get_by_role("link", name="See what failed").click()
     expect(page.get_by_role("heading", name=re.compile("^pool"))).to_be_in_viewport()
 
 
 def test_an_audit_is_followed_live_and_cancelled(visit, addresses):
     visitor = visit()
     page = visitor.go("/d/chat-004/")
-    page.get_by_role("button", name="Audit now").click()
+    page.get_by_role("button", name="Run passive checks").click()
     live = page.locator("#live")
     expect(live.get_by_role("status")).to_have_text("Waiting for a worker.")
     assert page.url.endswith("/d/chat-004/"), "the page stays"
@@ -164,7 +169,7 @@ def test_an_audit_is_followed_live_and_cancelled(visit, addresses):
 def test_everything_works_without_javascript(visit, addresses):
     visitor = visit(java_script_enabled=False)
     page = visitor.go("/d/chat-004/")
-    page.get_by_role("button", name="Audit now").click()
+    page.get_by_role("button", name="Run passive checks").click()
     run = Run.objects.get(deployment__slug="chat-004")
     assert page.url.endswith(f"/runs/{run.pk}/")
     page.get_by_role("button", name="Cancel this run").click()

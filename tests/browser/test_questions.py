@@ -52,7 +52,7 @@ def test_platform_engineers_may_this_node_take_traffic(visit: Any, fleet: list[D
     ):
         page: Page = visit().go("/")
         page.get_by_role("row", name=re.compile(f"^{name} ")).get_by_role("link", name=name).click()
-        page.get_by_role("link", name="May a node take traffic?").click()
+        page.get_by_role("link", name="Deployment gate").click()
         expect(page.get_by_text(answer)).to_be_visible()
         expect(page.get_by_label("Command")).to_contain_text(f"--deployment {name} --token-env KVAUDIT_TOKEN")
 
@@ -109,7 +109,7 @@ def test_from_the_login_to_the_evidence_by_keyboard_alone(visit: Any, fleet: lis
     tab_to(page, risk.get_by_role("link", name="chat-000"))
     page.keyboard.press("Enter")
     expect(page.get_by_text("Failing: pool, version.").first).to_be_visible()
-    tab_to(page, page.get_by_role("row", name=re.compile("^pool ")).get_by_role("link"))
+    tab_to(page, page.get_by_role("link", name="See what failed"))
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name=re.compile("^pool"))).to_be_visible()
     tab_to(page, page.get_by_text("As stored, JSON").first)

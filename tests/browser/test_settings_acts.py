@@ -57,7 +57,7 @@ def test_a_channel_is_made_and_its_test_followed(visit, javascript):
     expect(page.get_by_text("Switched off: nothing is sent.")).to_be_visible()
     page.get_by_text("Remove this channel").click()
     page.get_by_role("button", name="Remove it for good").click()
-    expect(page.get_by_text("nobody is told when a check fails")).to_be_visible()
+    expect(page.get_by_text("Alerts are off: no channel configured.")).to_be_visible()
     assert not Channel.objects.exists()
     assert visitor.complaints == []
 

@@ -52,7 +52,7 @@ def test_the_story_from_the_leak_to_the_closed_postmortem(product, browser):
     assert "is under quarantine" in page.inner_text("main")
     assert "Restore gate: closed" in page.inner_text("main")
     assert page.get_by_role("heading", name="What to do now").is_visible()
-    assert page.get_by_role("button", name="Mitigated", exact=True).is_visible()
+    assert page.get_by_role("button", name="Mark as mitigated").is_visible()
 
     told = subprocess.run(
         [sys.executable, "-m", "kvaudit.cli", "lab", "story", "--state", str(product.state)],

@@ -1,7 +1,7 @@
 """Runs in a process of its own, as the application's database role: what people do in the active flow.
 
 python -m tests.flows.act import FILE        the fleet file with its plans, and a channel that hears of fails
-python -m tests.flows.act audit SLUG CHECKS  "Audit now", comma-separated; prints the run's id
+python -m tests.flows.act audit SLUG CHECKS  "Run passive checks", comma-separated; prints the run's id
 python -m tests.flows.act pause SLUG
 python -m tests.flows.act pages RUN...       everything that an auditor's browser would be sent, as one text
 """

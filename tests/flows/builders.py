@@ -2,7 +2,7 @@
 
     python -m tests.flows.builders '{"deployments": {"glm": ["http://..."]}, "interval": 2}'
 
-Prints ``{slug: deployment id}``; with ``"audit": true`` an "Audit now" of each is queued and rung.
+Prints ``{slug: deployment id}``; with ``"audit": true`` an "Run passive checks" of each is queued and rung.
 """
 
 import json

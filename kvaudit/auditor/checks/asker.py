@@ -7,13 +7,16 @@ labelled, a look at the target's health after what looks like harm.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from kvaudit.auditor.checks.evidence_source import labelled_evidence
-from kvaudit.auditor.checks.misses import Compared, Miss, Misses, MissKind
+from kvaudit.auditor.checks.misses import Compared, Miss, MissKind
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import NONCE_ROOM, VOID_SHARE, Trial, harmed, trial, voids
+from kvaudit.auditor.checks.ways import EITHER, Way, Ways
+from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker
 from kvaudit.auditor.text.prompts import Needle, Tail, draw_leads, draw_nonce
 from kvaudit.auditor.text.spelling import Prompt
@@ -63,24 +66,26 @@ def nonce_text(draw: Draw) -> Text:
 @dataclass(frozen=True, slots=True)
 class Cell:
     """How a prompt is asked. ``text`` draws a fresh one, ``lead``: its first words as well. ``wanted``: output tokens,
-    where there is room; more are asked of a model whose short answers needed more."""
+    where there is room; more are asked of a model whose short answers needed more. ``way``: None = the next in turn."""
 
     name: str
     tokens: int
     tenant: str
     text: Callable[[Draw], Text] = nonce_text
     wanted: int = ROOMS[0]
-    stream: bool = True
+    way: Way | None = None
     lead: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a cell brought. ``prompt`` is kept for an identical repeat, ``reply`` for a check that reads its text."""
+    """What a cell brought. ``prompt`` and ``way`` are kept for an identical repeat, ``reply`` for a check that reads
+    its text."""
 
     trial: Trial
     reply: Reply
     prompt: Prompt
+    way: Way
 
 
 async def replayed(
@@ -110,25 +115,33 @@ class Asker:
     prober: Prober
     trials: list[Trial]
     evidence: list[Evidence]
-    misses: Misses
+    misses: MissesByWay
     planned: int = 0
     unhealthy: str = ""
-    _failed: Counter[str] = field(default_factory=Counter, repr=False)  # in a row, by the cell's name
+    streams: Sequence[bool] = EITHER
+    ways: Ways = field(init=False)
+    _failed: Counter[tuple[str, str]] = field(
+        default_factory=Counter, repr=False
+    )  # in a row, by the cell's name and its route, "" = any
+
+    def __post_init__(self) -> None:
+        self.ways = Ways(self.prober, self.streams)
 
     async def ask(self, cell: Cell, repeat: int = 0, *, lead: str = "", compare: bool = True) -> Answer:
         """Ask a fresh prompt, and follow it up when it misses. ``compare``: a miss that persists is asked ten times
         more, beside ten short prompts; False at and above the limit, where no 200 is forgiven. Raises `Stop` where
         the target was harmed, failed three times in a row, or brought more void trials than a pass may have."""
         answer = await self.send(cell, repeat, lead=lead)
-        if answer.trial.missed and not self.misses.control_asked:
+        cell, misses = replace(cell, way=answer.way), self.misses.of(answer.way.mode)
+        if answer.trial.missed and not misses.control_asked:
             noted = len(self.trials) - 1
-            await self.control(cell.tenant)
-            if self.prober.room(cell.tokens, cell.wanted) < (self.misses.room or 0):
+            await self.control(cell.tenant, answer.way.mode)
+            if self.prober.room(cell.tokens, cell.wanted) < (misses.room or 0):
                 self.trials[noted] = replace(
                     answer.trial, nonce=None, cramped=True
                 )  # it had no room to think first
                 answer = await self.send(cell, repeat)
-        self.misses.note(answer.trial)
+        misses.note(answer.trial)
         if answer.trial.missed:
             await self.follow_up(cell, answer, compare=compare)
         return answer
@@ -136,78 +149,95 @@ class Asker:
     # -- following up --------------------------------------------------------------------------
 
     async def follow_up(self, cell: Cell, answer: Answer, *, compare: bool = True) -> Miss:
-        """Repeat a missed prompt at once, identical and fresh, and note what that showed. Nothing is repeated where
-        short prompts are missed as well, or where a length is known to be missed more often than they are."""
-        if self.misses.control_lost or (compare and self.misses.differs):
+        """Repeat a missed prompt at once, identical and fresh, in the way that it was asked, and note what that showed.
+        Nothing is repeated where short prompts are missed as well, or where a length is known to be missed more often
+        than they are."""
+        misses = self.misses.of(answer.way.mode)
+        if misses.control_lost or (compare and misses.differs):
             miss = Miss(answer.trial, above=not compare)
-            self.misses.add(miss)
+            misses.add(miss)
             return miss
-        repeat, cell = answer.trial.repeat, replace(cell, wanted=max(cell.wanted, FOREIGN_ROOM))
+        repeat = answer.trial.repeat
+        cell = replace(cell, wanted=max(cell.wanted, FOREIGN_ROOM), way=answer.way)
         replay = await self._replayed(cell, answer)
         fresh = await self._noted(cell, repeat + 1)
         miss = Miss(answer.trial, replay, fresh.nonce, above=not compare)
-        self.misses.add(miss)
+        misses.add(miss)
         if compare:
-            if miss.kind is MissKind.PERSISTENT and cell.name not in self.misses.compared:
+            if miss.kind is MissKind.PERSISTENT and cell.name not in misses.compared:
                 await self._compare(cell, repeat + 2)
-            while len(self.misses.controls) < CONTROLS:
-                await self._control(cell.tenant)
+            while len(misses.controls) < CONTROLS:
+                await self._control(cell.tenant, answer.way.mode)
         return miss
 
     async def _noted(self, cell: Cell, repeat: int) -> Trial:
         """A fresh prompt that follows up another; when it misses only its identical repeat is asked."""
         answer = await self.send(cell, repeat)
-        self.misses.note(answer.trial)
+        misses = self.misses.of(answer.way.mode)
+        misses.note(answer.trial)
         if answer.trial.missed:
-            self.misses.explained += await self._replayed(cell, answer) is False
+            misses.explained += await self._replayed(cell, answer) is False
         return answer.trial
 
     async def _replayed(self, cell: Cell, answer: Answer) -> bool | None:
         """Whether the identical prompt is read now."""
 
         async def again(salt: str | None) -> Trial:
-            return (await self._sent(cell, answer.prompt, REPLAY, answer.trial.repeat, salt)).trial
+            return (
+                await self._sent(cell, answer.way, answer.prompt, REPLAY, answer.trial.repeat, salt)
+            ).trial
 
-        return await replayed(again, self.prober.draw, shared=self._template_pages(cell.tenant))
+        shared = self._template_pages(answer.way.mode, cell.tenant)
+        return await replayed(again, self.prober.draw, shared=shared)
 
     async def _compare(self, cell: Cell, repeat: int) -> None:
-        compared = self.misses.compared[cell.name] = Compared(cell.tokens)
+        assert cell.way is not None
+        mode = cell.way.mode
+        compared = self.misses.of(mode).compared[cell.name] = Compared(cell.tokens)
         for number in range(REPEATS):
             compared.at.append(await self._noted(cell, repeat + number))
-            compared.short.append(await self._control(cell.tenant))
+            compared.short.append(await self._control(cell.tenant, mode))
 
-    def _template_pages(self, tenant: str) -> int:
+    def _template_pages(self, mode: Mode, tenant: str) -> int:
         """Tokens that the target adds itself, which every prompt may share, rounded up to a page."""
         page = self.prober.limits.page
-        return -(-self.prober.template.get(tenant, 0) // page) * page
+        return -(-self.prober.templates.get((mode, tenant), 0) // page) * page
 
     # -- the positive control ------------------------------------------------------------------
 
-    async def control(self, tenant: str) -> bool:
+    async def controls(self, tenant: str) -> bool:
+        """Ask short prompts in every way; a route where none is read is asked no more. False where none is left."""
+        for mode in self.prober.modes:
+            if not await self.control(tenant, mode):
+                self.ways.given_up.add(mode)
+        return not self.misses.control_lost
+
+    async def control(self, tenant: str, mode: Mode) -> bool:
         """Find the output tokens in which a short prompt's nonce is given; False where it never is."""
-        self.misses.control_asked = True
+        misses = self.misses.of(mode)
+        misses.control_asked = True
         for room in ROOMS:
-            self.misses.room = room
-            self.misses.controls.clear()
+            misses.room = room
+            misses.controls.clear()
             for _ in range(TRIES):
-                if (await self._control(tenant)).read:
+                if (await self._control(tenant, mode)).read:
                     return True
-        self.misses.room = None
+        misses.room = None
         return False
 
-    async def _control(self, tenant: str) -> Trial:
+    async def _control(self, tenant: str, mode: Mode) -> Trial:
         """The answer to a short prompt, in as much room as the others have."""
-        number = len(self.misses.controls)
-        tokens = CONTROL_TOKENS + self.prober.template.get(tenant, 0)
-        cell = Cell(
-            CONTROL, min(tokens, self.prober.limits.longest_safe or tokens), tenant, stream=number % 2 == 0
-        )
+        misses = self.misses.of(mode)
+        number = len(misses.controls)
+        tokens = CONTROL_TOKENS + self.prober.templates.get((mode, tenant), 0)
+        way = Way(mode, self.streams[number % len(self.streams)])
+        cell = Cell(CONTROL, min(tokens, self.prober.limits.longest_safe or tokens), tenant, way=way)
         answer = await self.send(cell, number)
-        self.misses.controls.append(answer.trial)
-        if answer.trial.missed and self.misses.control_read:
+        misses.controls.append(answer.trial)
+        if answer.trial.missed and misses.control_read:
             replay = await self._replayed(cell, answer)
-            self.misses.controls_explained += replay is False
-            self.misses.controls_flipped += replay is True
+            misses.controls_explained += replay is False
+            misses.controls_flipped += replay is True
         return answer.trial
 
     # -- sending -------------------------------------------------------------------------------
@@ -216,20 +246,31 @@ class Asker:
         """A fresh prompt, whose answer is not followed up."""
         draw = self.prober.draw
         text = cell.text(draw)
-        added = self.prober.template.get(cell.tenant, 0)
+        first = lead or (draw_leads(draw, 1)[0] if cell.lead else "")
+        way = cell.way or self.ways.next(cell.name, cell.tokens)
+        try:
+            prompt = await self._framed(cell, text, way, first)
+        except ValueError:  # no text of this length was found
+            if (exact := self.ways.exact(way)) == way:
+                raise
+            way, prompt = exact, await self._framed(cell, text, exact, first)
+        return await self._sent(cell, way, prompt, cell.name, repeat, None)
+
+    async def _framed(self, cell: Cell, text: Text, way: Way, lead: str) -> Prompt:
+        added = self.prober.templates.get((way.mode, cell.tenant), 0)
         tokens = (
             max(cell.tokens, added + CONTROL_TOKENS) if added else cell.tokens
         )  # a system prompt must leave room
-        first = lead or (draw_leads(draw, 1)[0] if cell.lead else "")
-        prompt = await self.prober.framed(
-            text.marker, tokens, text.tail, text.needles, tenant=cell.tenant, lead=first
+        return await self.prober.framed(
+            text.marker, tokens, text.tail, text.needles, tenant=cell.tenant, lead=lead, mode=way.mode
         )
-        return await self._sent(cell, prompt, cell.name, repeat, None)
 
-    async def _sent(self, cell: Cell, prompt: Prompt, name: str, repeat: int, salt: str | None) -> Answer:
-        needed = self.misses.room or ROOMS[0]
+    async def _sent(
+        self, cell: Cell, way: Way, prompt: Prompt, name: str, repeat: int, salt: str | None
+    ) -> Answer:
+        needed = self.misses.of(way.mode).room or ROOMS[0]
         room = self.prober.room(cell.tokens, max(cell.wanted, needed))
-        reply = await self.prober.ask(cell.tenant, prompt, max_tokens=room, stream=cell.stream, salt=salt)
+        reply = await self.prober.ask(cell.tenant, prompt, max_tokens=room, stream=way.stream, salt=salt)
         found = trial(
             name,
             reply,
@@ -239,18 +280,21 @@ class Asker:
             repeat=repeat,
             needed=NONCE_ROOM if needed == ROOMS[0] else needed,
         )
+        found = replace(found, mode=way.mode.value, stream=way.stream)
         self.trials.append(found)
         self.evidence.extend(labelled_evidence(reply, found))
         if problem := await harmed(self.prober, reply):
             self.unhealthy = problem
             raise Stop(f"Stopped at {found.tokens:,} tokens: {problem}", harm=True)
         self._break_off(cell, found)
-        return Answer(found, reply, prompt)
+        return Answer(found, reply, prompt, way)
 
     def _break_off(self, cell: Cell, found: Trial) -> None:
         """`Stop` where sending more can only cost."""
-        self._failed[cell.name] = self._failed[cell.name] + 1 if found.outcome in _FAILED else 0
-        if self._failed[cell.name] >= FAILURES:
+        keys = [(cell.name, ""), (cell.name, found.mode)]
+        for key in keys:
+            self._failed[key] = self._failed[key] + 1 if found.outcome in _FAILED else 0
+        if any(self._failed[key] >= FAILURES for key in keys):
             why = f"{found.outcome.value} ({found.status}{f': {found.error}' if found.error else ''})"
             raise Stop(
                 f"Stopped after {FAILURES} failures in a row, the last at {found.tokens:,} tokens: {why}."

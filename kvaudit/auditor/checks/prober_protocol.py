@@ -87,6 +87,8 @@ class Reply:
     cache_headers: tuple[str, ...] = ()  # "name: value" of headers about caches
     model: str = ""
     tokens_sent: int = 0
+    mode: str = ""  # the route by which it was asked, and whether its answer was streamed
+    stream: bool = True
     evidence: tuple[Evidence, ...] = ()  # request and response, generated text replaced by its hash
     aside: Mapping[str, str] = field(
         default_factory=dict, repr=False
@@ -185,8 +187,8 @@ class Prober(Protocol):
         ...
 
     @property
-    def template(self) -> Mapping[str, int]:
-        """Tenant -> tokens that the target adds to every prompt sent the usual way, as calibrated."""
+    def templates(self) -> Mapping[tuple[Mode, str], int]:
+        """Route and tenant -> tokens that the target adds to every prompt sent so, as calibrated."""
         ...
 
     @property

@@ -53,6 +53,13 @@ class Trial:
     cramped: bool = False  # there was less room than the answer needs
     foreign: bool | None = None
     traces: tuple[Trace, ...] = ()
+    mode: str = ""  # the route by which it was asked
+    stream: bool = True
+
+    @property
+    def way(self) -> str:
+        """Route and form, "" where the route is not known."""
+        return f"{self.mode}, {'streamed' if self.stream else 'whole'}" if self.mode else ""
 
     @property
     def usage_right(self) -> bool | None:
@@ -119,6 +126,8 @@ def trial(
         cramped=room < needed,
         foreign=reply.foreign,
         traces=reply.traces,
+        mode=reply.mode,
+        stream=reply.stream,
     )
 
 
@@ -256,14 +265,17 @@ def nothing_learnt(
     return None
 
 
+RESTART = "Restart it and look at its memory and queues."
+
+
+def unhealthy_after(what: str, problem: str) -> str:
+    """The sentence of a deployment that did not survive what it was asked; "" for no problem."""
+    return f"The deployment is no longer healthy after {what}: {problem}" if problem else ""
+
+
 def no_longer_healthy(result: ResultBuilder, after: str, problem: str) -> Result:
     """The *fail* of a deployment that did not survive what it was asked."""
-    return result(
-        Verdict.FAIL,
-        f"The deployment is no longer healthy after {after}: {problem}",
-        "Restart it and look at its memory and queues.",
-        "high",
-    )
+    return result(Verdict.FAIL, unhealthy_after(after, problem), RESTART, "high")
 
 
 def pool_use(counters: Mapping[str, float]) -> dict[str, float]:

@@ -126,11 +126,6 @@ class NetworkProber:
         return tuple(self.wires)
 
     @property
-    def template(self) -> Mapping[str, int]:
-        """Tenant -> tokens that the target adds to a prompt that is sent the usual way."""
-        return {tenant: added for (mode, tenant), added in self.templates.items() if mode is self.mode}
-
-    @property
     def most_added(self) -> int:
         """Tokens that the target adds to a prompt, the most of all ways and tenants."""
         return max(self.templates.values(), default=0)
@@ -290,7 +285,7 @@ class NetworkProber:
         if prompt.contents is not None:
             self.registry.plant(prompt.contents, tenant)
         pulse = Pulse(self.now())
-        least = CALIBRATION[-1] + self.template.get(tenant, 0)
+        least = CALIBRATION[-1] + self.templates.get((self._mode_of(prompt), tenant), 0)
         if prompt.tokens > least:
             self._last_long = prompt.tokens
         sending = self._send(tenant, prompt, wish, cancel_after, seconds, pulse)
@@ -325,10 +320,10 @@ class NetworkProber:
             return replace(reply, traces=traces)
         words = strange_words(reply.text, reply.completion_tokens, contents)
         own = contents.answered(reply.text)
-        control = own and prompt.tokens <= CONTROL_TOKENS + self.template.get(tenant, 0)
-        mode = self._mode_of(prompt).value
-        self.provenance.note(mode, words, control=control, own=own, traced=bool(traces))
-        foreign = self.provenance.by_mode[mode].is_foreign(words, control=control)
+        mode = self._mode_of(prompt)
+        control = own and prompt.tokens <= CONTROL_TOKENS + self.templates.get((mode, tenant), 0)
+        self.provenance.note(mode.value, words, control=control, own=own, traced=bool(traces))
+        foreign = self.provenance.by_mode[mode.value].is_foreign(words, control=control)
         return replace(reply, traces=traces, foreign=foreign)
 
     def _refuse_when_over(self) -> None:
@@ -449,5 +444,5 @@ class NetworkProber:
     async def _short(self, tenant: str) -> Prompt:
         marker = draw_marker(self.draw)
         nonce = draw_nonce(self.draw, without=marker.words)
-        tokens = CALIBRATION[0] + self.template.get(tenant, 0)
+        tokens = CALIBRATION[0] + (self.templates.get((self.mode, tenant), 0) if self.mode else 0)
         return await self.framed(marker, tokens, nonce.tail, tenant=tenant)

@@ -207,6 +207,8 @@ class ReplyRecorder:
             created=said.created,
             model=said.model,
             tokens_sent=prompt.tokens,
+            mode=self.mode,
+            stream=wish.stream,
             aside={**(aside or {}), "error": said.error},
             evidence=tuple(self._evidence(f"POST {call.path}", request, response, text, said.error)),
         )

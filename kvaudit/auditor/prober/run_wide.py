@@ -53,21 +53,11 @@ class RunMisses:
 
     def judged(self, result: Result) -> Result:
         """``result``, open where it would pass and the run's misses together are too many."""
-        misses = result.measures.get("misses")
-        if not isinstance(misses, Mapping) or not misses.get("answers"):
+        of_check = sum(self._add(way) for way in result.measures.get("misses") or [] if "tail" not in way)
+        if not of_check:
             return result
-        self.answers += misses["answers"]
-        self.unexplained += misses["unexplained"]
-        self.controls += misses["controls"]
-        self.flipped += misses["controls_flipped"]
-        self.unknown += misses["controls_missed"] - misses["controls_explained"] - misses["controls_flipped"]
-        if misses["unexplained"]:
-            self.checks.append(result.check)
-        if (
-            result.verdict is not Verdict.PASS
-            or not misses["unexplained"]
-            or self.unexplained <= self._allowed
-        ):
+        self.checks.append(result.check)
+        if result.verdict is not Verdict.PASS or self.unexplained <= self._allowed:
             return result
         return _open(
             result,
@@ -76,6 +66,18 @@ class RunMisses:
             f"together {self._allowed} would be chance.",
             LOOK_AT_MISSES,
         )
+
+    def _add(self, way: Mapping[str, Any]) -> int:
+        """The unexplained misses of one way to ask. Those of a phrase (``tail``) are compared with short prompts of
+        their own, of which none is repeated: they do not count here."""
+        if way["controls"] and way["controls_missed"] == way["controls"]:
+            return 0  # nothing can be judged there
+        self.answers += way["answers"]
+        self.unexplained += way["unexplained"]
+        self.controls += way["controls"]
+        self.flipped += way["controls_flipped"]
+        self.unknown += way["controls_missed"] - way["controls_explained"] - way["controls_flipped"]
+        return int(way["unexplained"])
 
     @property
     def _allowed(self) -> int:

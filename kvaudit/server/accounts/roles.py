@@ -41,7 +41,7 @@ ABILITIES: dict[str, Role] = {
     "view": Role.VIEWER,  # status, results, plans, nodes without their secrets
     "read_evidence": Role.AUDITOR,  # stored bodies of engines' answers
     "view_ledger": Role.AUDITOR,
-    "run_audits": Role.OPERATOR,  # "Audit now", cancel
+    "run_audits": Role.OPERATOR,  # "Run passive checks", cancel
     "pause_probes": Role.OPERATOR,
     "edit_plans": Role.OPERATOR,
     "edit_fleet": Role.OPERATOR,  # deployments, nodes, pins, tenants' keys, import

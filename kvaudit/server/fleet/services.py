@@ -151,7 +151,7 @@ def withdraw_consent(*, deployment: Deployment, actor: Actor) -> None:
 
 @transaction.atomic
 def pause_probes(*, actor: Actor, deployment: Deployment | None = None, reason: str = "") -> Pause:
-    """Stop active probes of one deployment or of the fleet, before their next request."""
+    """Stop active checks of one deployment or of the fleet, before their next request."""
     require(actor, "pause_probes", deployment.team if deployment else None)
     pause, new = Pause.objects.get_or_create(
         deployment=deployment,
@@ -165,7 +165,7 @@ def pause_probes(*, actor: Actor, deployment: Deployment | None = None, reason: 
 
 @transaction.atomic
 def suspend_probes(*, deployment: Deployment, reason: str) -> bool:
-    """Pause active probes of a deployment whose server stopped answering after a prompt. A person's pause
+    """Pause active checks of a deployment whose server stopped answering after a prompt. A person's pause
     becomes part of it, so that ending the one takes knowing of the other. False when suspended already."""
     reason = reason[:500]
     for pause in Pause.objects.current().filter(deployment=deployment).select_for_update():

@@ -93,7 +93,7 @@ def _component(name: str) -> str:
 
 
 def probes_paused(deployment: Deployment) -> bool:
-    """Whether active probes of this deployment, or of the fleet, are paused now."""
+    """Whether active checks of this deployment, or of the fleet, are paused now."""
     return Pause.objects.current().applying_to(deployment).exists()
 
 

@@ -25,7 +25,7 @@ def to_markdown(document: Document) -> str:
     parts += [_impact(document), _figures(document), _timeline(document.timeline), _causes(document)]
     parts += [
         _section("How it was detected", document.detection),
-        _section("What should have caught it and did not", document.missed_by),
+        _section("Detection gaps", document.missed_by),
         _verification(document),
         _contradictions(document),
         _actions(document),
@@ -147,9 +147,7 @@ def _causes(document: Document) -> str:
         f"{number}. {prose(cause).replace(chr(10), chr(10) + '   ')}"
         for number, cause in enumerate(document.causes, 1)
     )
-    overlap = (
-        f"\n\n### What they needed of each other\n\n{prose(document.overlap)}" if document.overlap else ""
-    )
+    overlap = f"\n\n### How the causes combined\n\n{prose(document.overlap)}" if document.overlap else ""
     return f"## Causes\n\n{listed}{overlap}"
 
 

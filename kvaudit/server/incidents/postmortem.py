@@ -34,8 +34,8 @@ from kvaudit.server.ledger.services import record
 SECTIONS: Mapping[str, str] = {
     "summary": "Summary",
     "detection": "How it was detected",
-    "missed_by": "What should have caught it and did not",
-    "overlap": "What the causes needed of each other",
+    "missed_by": "Detection gaps",
+    "overlap": "How the causes combined",
     "lessons": "Lessons",
 }
 """Field of the incident -> its heading, in the order of the document."""

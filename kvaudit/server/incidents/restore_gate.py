@@ -17,6 +17,8 @@ from kvaudit.auditor.verdict import Verdict
 
 INTERNAL = tuple(sorted(checks.where("bounds")))
 CAPACITY = checks.where("read_at_gate")
+CHECKS_OF: Mapping[str, Sequence[str]] = {"internal": INTERNAL, **{check: (check,) for check in CAPACITY}}
+"""Condition -> the checks that meet it, of those that are met by an ordinary run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply
+from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw, Marker, seeded
 from kvaudit.auditor.text.prompts import Contents, Tail
 from kvaudit.auditor.text.spelling import Prompt
@@ -44,16 +45,26 @@ class Scripted:
     limits: Limits = ROOMY
     tenants: tuple[str, ...] = (A, B)
     salted: bool = True
-    template: Mapping[str, int] = field(default_factory=dict)
+    templates: Mapping[tuple[Mode, str], int] = field(default_factory=dict)
+    modes: tuple[Mode, ...] = (Mode.COMPLETION_IDS,)
     draw: Draw = field(default_factory=lambda: seeded(5))
     unwell: str = ""
     most_room: int = 4_096
     asked: list[Asked] = field(default_factory=list)
 
     async def framed(
-        self, marker: Marker, tokens: int, tail: Tail, needles: Any = (), *, tenant: str = "", lead: str = ""
+        self,
+        marker: Marker,
+        tokens: int,
+        tail: Tail,
+        needles: Any = (),
+        *,
+        tenant: str = "",
+        lead: str = "",
+        mode: Mode | None = None,
     ) -> Prompt:
-        return Prompt(tokens, b"1", contents=Contents(marker, tail, tuple(needles), lead))
+        contents = Contents(marker, tail, tuple(needles), lead)
+        return Prompt(tokens, b"1", contents=contents, mode=mode.value if mode else "")
 
     async def ask(self, tenant: str, prompt: Prompt, *, max_tokens: int, **more: Any) -> Reply:
         salt = more.get("salt")

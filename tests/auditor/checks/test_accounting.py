@@ -28,7 +28,7 @@ FAIL, PASS, OPEN, ERROR = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE, Verd
 
 def account(*changed: dict[str, Any] | Any, **more: Any) -> AccountingSeen:
     """20 clean prompts, the first of them changed."""
-    seen = AccountingSeen(tolerance={A: 16, B: 0})
+    seen = AccountingSeen(tolerance={("", A): 16, ("", B): 0})
     for number in range(20):
         change = changed[number] if number < len(changed) else {}
         if isinstance(change, dict):

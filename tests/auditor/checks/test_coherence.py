@@ -8,6 +8,7 @@ import pytest
 
 from kvaudit.auditor.checks.coherence.probe import CoherenceSeen, Reading, lengths
 from kvaudit.auditor.checks.misses import Miss, Misses
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.prober import Permission
 from kvaudit.auditor.text.prompts import Needle, Nonce, together
@@ -34,21 +35,21 @@ def text(name: str, found: int, asked: int, nonce: bool | None = True, **more: A
 
 
 def session(*readings: Reading, baseline: tuple[int, int] = (10, 10), **changes: Any) -> CoherenceSeen:
-    seen = CoherenceSeen(LIMITS, text("baseline", *baseline), readings=list(readings))
+    seen = CoherenceSeen(LIMITS, {"": text("baseline", *baseline)}, readings=list(readings))
     seen.trials = [seen_as("x", 1_024) for _ in range(30)]
     for name, value in changes.items():
         setattr(seen, name, value)
     return seen
 
 
-def missing(count: int, above: bool = False) -> Misses:
+def missing(count: int, above: bool = False) -> MissesByWay:
     """Of twelve nonces so many missed, which are read when repeated."""
     found = Misses(control_asked=True, controls=[seen_as("control", 256)])
     for number in range(12):
         found.note(seen_as("x", 4_000, nonce=number >= count))
     for _ in range(count):
         found.add(Miss(seen_as("x", N + 1, nonce=False), True, True, above))
-    return found
+    return MissesByWay({"": found})
 
 
 REFUSED_ABOVE = text("N+1", 0, 0, None, refused=True)
@@ -156,7 +157,7 @@ def test_engines(fault: str, options: dict[str, Any], verdict: Verdict | None, s
         assert result.severity != "critical", result.summary  # a weak model is no leak
         return
     assert (result.verdict, result.severity) == (verdict, severity), result.summary
-    assert seen.baseline.nonce is True
+    assert [one.nonce for one in seen.baselines.values()] == [True] * 4
 
 
 def test_three_prompts_per_accepted_length_and_one_above_the_limit() -> None:
@@ -164,7 +165,7 @@ def test_three_prompts_per_accepted_length_and_one_above_the_limit() -> None:
     asked = {
         name: sum(one.name == name for one in seen.trials) for name in ("half", "0.9 N", "longest", "N+1")
     }
-    assert asked == {"half": 3, "0.9 N": 3, "longest": 3, "N+1": 1}
+    assert asked == {"half": 3, "0.9 N": 3, "longest": 3, "N+1": 4}  # one by each route
 
 
 def test_a_model_that_goes_through_a_list_is_asked_once_per_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,8 +194,8 @@ def test_a_model_that_goes_through_a_list_is_asked_once_per_length(monkeypatch: 
     monkeypatch.setattr(NetworkProber, "ask", listing)
     result, seen, _ = in_lab("coherence", ["none"])
     assert result.verdict is PASS
-    assert result.measures["all_in_one_prompt"] is True
-    assert len(seen.trials) == 5  # baseline, three lengths, one above the limit
+    assert result.measures["all_in_one_prompt"] == sorted(seen.baselines)
+    assert len(seen.trials) == 11  # four baselines, three lengths, four above the limit
     assert "30 of 30 facts" in result.summary
 
 

@@ -11,7 +11,9 @@ import pytest
 
 from kvaudit.auditor.checks.asker import CONTROL, CONTROLS, REPLAY, Asker, Cell, Text
 from kvaudit.auditor.checks.misses import Compared, Miss, Misses, MissKind
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Outcome, Reply, Stop
+from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import draw_marker, seeded
 from kvaudit.auditor.text.prompts import draw_nonce
 from tests.auditor.checks.active import BUSY, FAILED, REFUSED, UNANSWERED, A, seen_as
@@ -98,12 +100,14 @@ def test_forgiven_misses_are_said() -> None:
 
 # Asking
 
+IDS = Mode.COMPLETION_IDS
+
 
 def ask(script: Script, times: int = 1, tokens: int = LONG, **more: Any) -> tuple[Scripted, Asker]:
     """``times`` prompts of one cell; a `Stop` ends them."""
     planned = more.pop("planned", 0)
     prober = Scripted(script, **more)
-    asker = Asker(prober, [], [], Misses(), planned)  # type: ignore[arg-type]
+    asker = Asker(prober, [], [], MissesByWay(), planned)  # type: ignore[arg-type]
 
     async def all_of_them() -> None:
         for number in range(times):
@@ -125,7 +129,7 @@ def long_misses(*wrong: bool) -> Script:
 def test_nothing_is_repeated_where_all_is_read() -> None:
     prober, asker = ask(long_misses(), 5)
     assert len(prober.asked) == 5
-    assert asker.misses.answers == 5
+    assert asker.misses.of(IDS).answers == 5
 
 
 @pytest.mark.parametrize(
@@ -154,7 +158,7 @@ def test_a_cell_is_compared_once() -> None:
     assert (
         sum(one.prompt.tokens == LONG for one in prober.asked) == 5 + 3 + 20
     )  # each with its identical repeat
-    assert asker.misses.missed == 5 + 1 + 10
+    assert asker.misses.of(IDS).missed == 5 + 1 + 10
 
 
 @pytest.mark.parametrize(
@@ -179,8 +183,8 @@ def test_a_replay_out_of_a_cache_says_nothing(salted: bool, cached: int | None, 
             )
         return Reply(Outcome.ANSWERED, 200, WRONG, cached_tokens=cached, tokens_sent=LONG)
 
-    prober = Scripted(script, salted=salted, template={A: 40})
-    asker = Asker(prober, [], [], Misses())  # type: ignore[arg-type]
+    prober = Scripted(script, salted=salted, templates={(IDS, A): 40})
+    asker = Asker(prober, [], [], MissesByWay())  # type: ignore[arg-type]
     asyncio.run(asker.ask(Cell("x", LONG, A)))
     assert [miss.kind for miss in asker.misses.found] == [kind]
 
@@ -201,8 +205,8 @@ def test_a_target_that_takes_no_salt_is_asked_without() -> None:
 @pytest.mark.parametrize(("thinks", "room"), [(20, 24), (100, 128), (500, 512), (1_000, 1_024)])
 def test_a_model_that_thinks_first_gets_room_for_it(thinks: int, room: int) -> None:
     _, asker = ask(lambda asked: asked.right if asked.max_tokens >= thinks else " Okay, the user", 3)
-    assert asker.misses.room in (room, None)
-    assert asker.misses.missed == 0
+    assert asker.misses.of(IDS).room in (room, None)
+    assert asker.misses.of(IDS).missed == 0
     assert [one.read for one in asker.trials if one.name == "x"][-3:] == [True] * 3
 
 
@@ -214,9 +218,9 @@ def test_without_room_to_think_a_missing_nonce_says_nothing() -> None:
             return 1 if prompt_tokens == LONG else wanted
 
     prober = Tight(lambda asked: asked.right if asked.max_tokens >= 100 else "T")
-    asker = Asker(prober, [], [], Misses())  # type: ignore[arg-type]
+    asker = Asker(prober, [], [], MissesByWay())  # type: ignore[arg-type]
     answer = asyncio.run(asker.ask(Cell("N-1", LONG, A)))
-    assert (answer.trial.nonce, answer.trial.cramped, asker.misses.missed) == (None, True, 0)
+    assert (answer.trial.nonce, answer.trial.cramped, asker.misses.of(IDS).missed) == (None, True, 0)
 
 
 def test_a_model_that_cannot_do_it_in_short_is_not_asked_again() -> None:
@@ -287,7 +291,7 @@ def test_random_leaks_are_seen_and_weak_models_are_not_blocked(
             return WRONG if bad or leaks else asked.right
 
         prober = Scripted(script)
-        asker = Asker(prober, [], [], Misses())  # type: ignore[arg-type]
+        asker = Asker(prober, [], [], MissesByWay())  # type: ignore[arg-type]
 
         async def run() -> None:
             for number in range(120):
@@ -300,7 +304,7 @@ def test_random_leaks_are_seen_and_weak_models_are_not_blocked(
 
 
 def test_a_system_prompt_leaves_room_for_the_question() -> None:
-    prober, _ = ask(lambda asked: asked.right, 1, 300, template={A: 400})
+    prober, _ = ask(lambda asked: asked.right, 1, 300, templates={(IDS, A): 400})
     assert prober.asked[0].prompt.tokens == 656
     prober, _ = ask(lambda asked: asked.right, 1, 300)
     assert prober.asked[0].prompt.tokens == 300

@@ -9,6 +9,7 @@ import pytest
 
 from kvaudit.auditor.checks.contract import History
 from kvaudit.auditor.checks.misses import Miss, Misses
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prefill.probe import PrefillSeen, fit_lengths, judged_lengths
 from kvaudit.auditor.checks.prefill.verdict import drifted, residual
 from kvaudit.auditor.checks.prober_protocol import Limits
@@ -52,7 +53,7 @@ def at(name: str, tokens: int, seconds: float, **more: Any) -> Trial:
     return seen_as(name, tokens, first_token=seconds, **more)
 
 
-ABOVE = Misses(found=[Miss(at("N", N, 0.053, nonce=False), above=True)])
+ABOVE = MissesByWay({"": Misses(found=[Miss(at("N", N, 0.053, nonce=False), above=True)])})
 SLOW = [at("longest", 5_162, 0.052)] * 3
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kvaudit.auditor.checks.prefix.contents import FRESH, HIT, TIER, Recalled
-from kvaudit.auditor.checks.prefix.responses import Made, Twins
-from kvaudit.auditor.checks.prefix.verdict import Cached, PrefixSeen
+from kvaudit.auditor.checks.prefix.responses import Lots, Made, Twins
+from kvaudit.auditor.checks.prefix.seen import Cached, PrefixSeen
 from kvaudit.auditor.verdict import Verdict
 from tests.auditor.checks.active import BUSY, DENIED, A, B, in_lab, judged, nothing_asked, seen_as
 
@@ -84,10 +84,10 @@ FAST, SLOW = times(100, 0.02, seed=2), times(100, 0.1, seed=3)
         ),
         (caches({"stolen salt": [0, 0, 0]}, entry_sets_salts=True), PASS, False, ""),
         (caches(tier_asked=False), PASS, True, "were not filled"),
-        (caches(compared_answers=3, equal_answers=3), FAIL, False, "byte-equal answers"),
-        (caches(compared_answers=3, equal_answers=2), PASS, False, ""),
-        (caches(compared_answers=2, equal_answers=2), PASS, False, ""),
-        (caches(compared_answers=3, equal_answers=3, drawn_again=1), PASS, False, ""),  # deterministic engine
+        (caches(lots=[Lots("", 3, 3, 0)]), FAIL, False, "byte-equal answers"),
+        (caches(lots=[Lots("", 3, 2, 0)]), PASS, False, ""),
+        (caches(lots=[Lots("", 2, 2, 0)]), PASS, False, ""),
+        (caches(lots=[Lots("", 3, 3, 1)]), PASS, False, ""),  # deterministic engine
         (timed(times(100, 0.02), SLOW, FAST), FAIL, False, "answered faster"),
         (timed(times(100, 0.1), SLOW, FAST), PASS, False, "100 timed pairs"),
         (timed(times(100, 0.098, 0.001), times(100, 0.1, 0.001), FAST), PASS, False, ""),  # 2 % is no gain

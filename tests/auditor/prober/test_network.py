@@ -144,7 +144,7 @@ def test_a_refused_prompt_costs_nothing_and_an_answered_one_its_length() -> None
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"stopped": lambda: "Active probes are paused."}, "paused"),
+        ({"stopped": lambda: "Active checks are paused."}, "paused"),
         ({"spent": TokenUsage(ceiling=39)}, "budget"),
         ({"spent": TokenUsage(left=39)}, "daily ceiling"),
         ({"limits": Limits(40, 2_048, 64, 16), "prompt": Prompt(1_100, b"1")}, "consent"),

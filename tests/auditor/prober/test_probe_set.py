@@ -117,7 +117,7 @@ def test_without_consent_nothing_of_the_boundary_is_sent(sent: Any) -> None:
 @pytest.mark.parametrize("after", [0, 1, 9, 20])
 def test_a_pause_takes_effect_before_the_next_request(sent: Any, after: int) -> None:
     def paused() -> str:
-        return "Active probes are paused for the fleet." if len(sent) >= after else ""
+        return "Active checks are paused for the fleet." if len(sent) >= after else ""
 
     _, results = audited(
         ["rejection", "canary"], ["none"], permission=Permission(consent=True, seed=7, stopped=paused)

@@ -190,7 +190,7 @@ def missing(check: str, unexplained: int, of: int, **more: int) -> Result:
     return replace(
         PASSED,
         check=check,
-        measures={"misses": {**misses, "controls_explained": 0, "controls_flipped": 0, **more}},
+        measures={"misses": [{**misses, "controls_explained": 0, "controls_flipped": 0, **more}]},
     )
 
 

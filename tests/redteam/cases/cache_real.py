@@ -41,16 +41,14 @@ class ResponseCache(Gateway):
         return Response(answer.body, 200, headers, answer.media_type)
 
 
-def _case(name: str, note: str = "", **parameters: object) -> Case:
+def _case(name: str, **parameters: object) -> Case:
     wanted = (Check("prefix", "fail"),)
-    return Case(
-        name, "leak", wanted, ResponseCache, parameters, checks=("prefix",), prompt_tokens=None, open=note
-    )
+    return Case(name, "leak", wanted, ResponseCache, parameters, checks=("prefix",), prompt_tokens=None)
 
 
 CASES = (
     _case("cache_real"),
     _case("cache_real/quiet", header=""),
-    _case("cache_real/chat", "Nothing is asked as chat.", chat_alone=True),
+    _case("cache_real/chat", chat_alone=True),
     _case("cache_real/first_200", beginning=200),
 )

@@ -66,7 +66,7 @@ def test_a_fresh_pass_of_drift_is_a_pass(deployment: Deployment) -> None:
         "edge_limit_seen_refusing": False,
         "tier": "not_verified",
         "reason": "Required checks have never all run: pool, version, accounting, rejection and 2 more.",
-        "next_step": {"label": "Run the checks", "address": "/d/glm-prod/#checks"},
+        "next_step": {"label": "Run the checks", "address": "/d/glm-prod/checks/"},
     }
 
 

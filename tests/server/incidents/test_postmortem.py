@@ -106,7 +106,7 @@ def test_two_causes_need_their_overlap(incident, operator):
     incident.refresh_from_db()
     assert postmortem.hindrances(incident) == []
     postmortem.add_cause(incident=incident, actor=operator, text="another")
-    assert "needed of each other" in " ".join(postmortem.hindrances(incident))
+    assert "How the causes combined" in " ".join(postmortem.hindrances(incident))
 
 
 def test_known_needs_a_source_and_unknown_is_a_statement(incident, operator):

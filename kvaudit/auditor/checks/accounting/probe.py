@@ -4,14 +4,15 @@ check is for: `kvaudit.auditor.checks.accounting`."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from kvaudit.auditor.checks.accounting import CHECK
 from kvaudit.auditor.checks.asker import Asker, Cell
 from kvaudit.auditor.checks.contract import Audit
-from kvaudit.auditor.checks.misses import LOOK_AT_MISSES, Misses
+from kvaudit.auditor.checks.misses import LOOK_AT_MISSES
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.rules import Rule, first_that_holds
 from kvaudit.auditor.checks.trials import (
@@ -26,6 +27,7 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
+from kvaudit.auditor.checks.ways import asked_as, ways_asked
 from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
 from kvaudit.auditor.text.prompts import draw_leads
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
@@ -41,12 +43,12 @@ FINE_PAGE = 16
 
 @dataclass(slots=True)
 class AccountingSeen:
-    """Trials of ``PROMPTS`` prompts over all tenants. ``tolerance``: tenant -> cached tokens that a new
-    prompt may honestly show: what the target adds itself (a template), rounded up to a page."""
+    """Trials of ``PROMPTS`` prompts over all tenants. ``tolerance``: route and tenant -> cached
+    tokens that a new prompt may honestly show: what the target adds itself (a template), rounded up to a page."""
 
     trials: list[Trial] = field(default_factory=list)
-    tolerance: Mapping[str, int] = field(default_factory=dict)
-    misses: Misses = field(default_factory=Misses)
+    tolerance: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
     unaskable: bool = False
@@ -74,7 +76,10 @@ class AccountingProbe:
             return AccountingSeen(unaskable=True)
         limits = prober.limits
         seen = AccountingSeen(
-            tolerance={tenant: tolerance(prober.template.get(tenant, 0), limits) for tenant in prober.tenants}
+            tolerance={
+                (mode.value, tenant): tolerance(added, limits)
+                for (mode, tenant), added in prober.templates.items()
+            }
         )
         asker = Asker(prober, seen.trials, seen.evidence, seen.misses, planned=PROMPTS)
         try:
@@ -84,10 +89,10 @@ class AccountingProbe:
                     UNIQUE,
                     SHORTEST + prober.draw(SPREAD),
                     tenant,
-                    stream=number % 2 == 0,
                     wanted=16,
                     lead=True,
                 )
+                cell = replace(cell, way=asker.ways.next(tenant, cell.tokens))
                 await asker.ask(cell, number, lead=lead)
         except Stop as stop:
             seen.stopped = stop.reason
@@ -125,7 +130,9 @@ class Account:
     def phantom(self) -> list[Trial]:
         """With cached tokens that no template explains."""
         return [
-            one for one in self.answered if (one.cached_tokens or 0) > self.seen.tolerance.get(one.tenant, 0)
+            one
+            for one in self.answered
+            if (one.cached_tokens or 0) > self.seen.tolerance.get((one.mode, one.tenant), 0)
         ]
 
     @property
@@ -207,7 +214,7 @@ def _empty(account: Account) -> str:
 def _right(account: Account) -> str:
     return (
         f"All {len(account.answered)} unique prompts were counted exactly and none was served from the cache "
-        f"({voids(account.trials)}).{account.seen.misses.said}"
+        f"({voids(account.trials)}).{account.seen.misses.said}{asked_as(account.trials)}"
     )
 
 
@@ -242,6 +249,7 @@ def _measures(account: Account) -> dict[str, Any]:
         "largest_cached_tokens": max((one.cached_tokens or 0 for one in account.answered), default=None),
         "cached_not_reported": account.unreported,
         "tolerance_tokens": max(account.seen.tolerance.values(), default=0),
+        "ways": ways_asked(account.trials),
         "misses": account.seen.misses.as_measure(),
     }
 

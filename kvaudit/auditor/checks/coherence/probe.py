@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -16,10 +16,13 @@ from kvaudit.auditor.checks.coherence.verdict import (
     CoherenceSeen,
     Reading,
     judge_coherence,
+    share,
 )
 from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import unaskable, withheld
+from kvaudit.auditor.checks.ways import Way, Ways
+from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw, draw_marker
 from kvaudit.auditor.text.prompts import Contents, draw_needles, draw_nonce, together
 from kvaudit.auditor.verdict import Result
@@ -29,6 +32,7 @@ GLANCED = (0, 5)
 length. The other eight are asked only when something is missing."""
 
 BASELINE = "baseline"
+LONGEST, ABOVE = "longest", "N+1"
 BASELINE_TOKENS = 1024
 ANSWER_TOKENS = 24
 LIST_TOKENS = 128
@@ -47,10 +51,24 @@ def lengths(limits: Limits, consent: bool) -> tuple[tuple[str, int], ...]:
     n, longest = limits.first_rejected, limits.longest_safe
     if n is None or longest is None:
         return ()
-    chosen = [("half", n // 2), ("0.9 N", int(0.9 * n)), ("longest", longest)]
+    chosen = [("half", n // 2), ("0.9 N", int(0.9 * n)), (LONGEST, longest)]
     if consent or not limits.dangerous:
-        chosen.append(("N+1", n + 1))
+        chosen.append((ABOVE, n + 1))
     return tuple(chosen)
+
+
+def ways_of(asked: Sequence[tuple[str, int]], ways: Ways) -> list[tuple[str, int, Way]]:
+    """Each length with the way that it is read in: the longest by the most exact route, the others by drawn ones, and
+    what should be refused, which costs nothing then, by every route."""
+    found = []
+    drawn = ways.prober.draw(len(ways.modes))
+    for name, tokens in reversed(asked):
+        for _ in ways.modes if name == ABOVE else (ABOVE,):
+            first = drawn if name not in (ABOVE, LONGEST) else 0
+            way = ways.next(ABOVE if name == ABOVE else BASELINE, tokens, first)
+            if (name, tokens, way) not in found:
+                found.append((name, tokens, way))
+    return found[::-1]
 
 
 class CoherenceProbe:
@@ -83,11 +101,16 @@ class CoherenceProbe:
         sender = CoherenceSender(prober, seen)
         try:
             asked = lengths(prober.limits, prober.consent)
-            seen.planned = len(asked)
             shortest = min((length for _, length in asked), default=BASELINE_TOKENS)
-            seen.baseline = await sender.baseline(min(BASELINE_TOKENS, shortest))
-            for name, tokens in asked:
-                await sender.length(name, tokens)
+            seen.planned = len(asked)
+            for mode in prober.modes:
+                await sender.baseline(min(BASELINE_TOKENS, shortest), mode)
+            planned = ways_of(asked, sender.asker.ways)
+            seen.planned = len(planned)
+            for name, tokens, way in planned:
+                if name == ABOVE and sender.fails(name):
+                    continue  # every such prompt costs the server one more
+                await sender.length(name, tokens, way)
             seen.unhealthy = await prober.healthy()
         except Stop as stop:
             seen.stopped = stop.reason
@@ -107,38 +130,46 @@ class CoherenceSender:
         self._prober, self._seen = prober, seen
         self.asker = Asker(prober, seen.trials, seen.evidence, seen.misses)
 
-    async def length(self, name: str, tokens: int) -> None:
+    async def length(self, name: str, tokens: int, way: Way) -> None:
         """Read one length; a text that was not read at all is confirmed by a fresh one."""
-        first = await self.at(name, tokens)
+        first = await self.at(name, tokens, way)
         self._seen.readings.append(first)
         if first.unread:
-            again = await self.at(name, tokens, fresh=1)
+            again = await self.at(name, tokens, way, fresh=1)
             self._seen.readings.append(again)
             if again.unread and self._seen.above(tokens):
                 raise Stop(f"Stopped at {tokens:,} tokens: two texts in a row were not read.", harm=True)
 
-    async def baseline(self, tokens: int) -> Reading:
-        """Everything at a short length: in one prompt if this model can go through a list, else one by one."""
-        listed = await self.read(BASELINE, tokens, AskMode.TOGETHER)
-        if (listed.found + bool(listed.nonce)) / (NEEDLES + 1) >= LEAST_BASELINE:
-            self._seen.together = True
-            return listed
-        return await self.read(BASELINE, tokens, AskMode.EACH)
+    def fails(self, name: str) -> bool:
+        """Whether a length has ended in a failing server by two routes."""
+        return sum(one.name == name and one.outcome is Outcome.FAILED for one in self._seen.trials) >= 2
 
-    async def at(self, name: str, tokens: int, fresh: int = 0) -> Reading:
+    async def baseline(self, tokens: int, mode: Mode) -> None:
+        """Everything at a short length: in one prompt if this model can go through a list, else one by one."""
+        way = Way(mode, True)
+        read = await self.read(BASELINE, tokens, AskMode.TOGETHER, way)
+        if (read.found + bool(read.nonce)) / (NEEDLES + 1) >= LEAST_BASELINE:
+            self._seen.together.add(mode.value)
+        else:
+            read = await self.read(BASELINE, tokens, AskMode.EACH, way)
+        self._seen.baselines[mode.value] = read
+        if share(read) < LEAST_BASELINE:
+            self.asker.ways.given_up.add(mode)
+
+    async def at(self, name: str, tokens: int, way: Way, fresh: int = 0) -> Reading:
         """One text at one length; what a list leaves open is asked one by one."""
-        if self._seen.together:
-            listed = await self.read(name, tokens, AskMode.TOGETHER, fresh)
+        if way.mode.value in self._seen.together:
+            listed = await self.read(name, tokens, AskMode.TOGETHER, way, fresh)
             if listed.complete or listed.refused:
                 return listed
-        return await self.read(name, tokens, AskMode.GLANCE, fresh)
+        return await self.read(name, tokens, AskMode.GLANCE, way, fresh)
 
-    async def read(self, name: str, tokens: int, how: AskMode, fresh: int = 0) -> Reading:
+    async def read(self, name: str, tokens: int, how: AskMode, way: Way, fresh: int = 0) -> Reading:
         """Every question has a text of its own: pages of the text before, which held the same facts at the
         same places, would answer as well as the own ones."""
-        reading = Reading(name, tokens, fresh)
+        reading = Reading(name, tokens, fresh, mode=way.mode.value)
         if how is AskMode.TOGETHER:
-            answer = await self._ask(reading, _all_at_once, LIST_TOKENS)
+            answer = await self._ask(reading, _all_at_once, way, LIST_TOKENS)
             if answer is not None:
                 contents = answer.contents
                 reading.nonce = contents.answered(answer.text)
@@ -147,14 +178,14 @@ class CoherenceSender:
             return reading
         first = range(NEEDLES) if how is AskMode.EACH else GLANCED
         rest = [index for index in range(NEEDLES) if index not in first]
-        answer = await self._ask(reading, _nonce, follow_up=True)
+        answer = await self._ask(reading, _nonce, way, follow_up=True)
         if answer is not None:
             reading.nonce = answer.contents.answered(answer.text)
         waiting = list(first)
         if reading.nonce is False:
             waiting, rest = [*waiting, *rest], []
         while waiting and not reading.refused:
-            answer = await self._ask(reading, partial(_fact, waiting.pop(0)))
+            answer = await self._ask(reading, partial(_fact, waiting.pop(0)), way)
             if answer is None:
                 continue
             (needle,) = answer.contents.tail.needles
@@ -168,6 +199,7 @@ class CoherenceSender:
         self,
         reading: Reading,
         text: Callable[[Draw], Text],
+        way: Way,
         wanted: int = ANSWER_TOKENS,
         *,
         follow_up: bool = False,
@@ -176,7 +208,8 @@ class CoherenceSender:
         first question is not answered is not an accepted length, and no more is sent at it."""
         limit = self._prober.limits.first_rejected
         above = limit is not None and reading.tokens >= limit
-        cell = Cell(reading.name, reading.tokens, self._prober.tenants[0], text, wanted)
+        form = replace(way, stream=way.stream is not bool(reading.asked % 2))  # streamed and whole in turn
+        cell = Cell(reading.name, reading.tokens, self._prober.tenants[0], text, wanted, form)
         if follow_up and reading.name != BASELINE:
             answer = await self.asker.ask(cell, reading.fresh, compare=not above)
         else:

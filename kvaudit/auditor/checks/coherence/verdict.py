@@ -1,25 +1,31 @@
-"""Judges how many of its own facts a model found. Pure: no clock, no network."""
+"""Judges how many of its own facts a model found. Pure: no clock, no network. `RULES` says what decides before what
+(checks.md 5)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from kvaudit.auditor.checks.misses import LOOK_AT_MISSES, Misses
+from kvaudit.auditor.checks.misses import LOOK_AT_MISSES
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.rules import Rule, first_that_holds
 from kvaudit.auditor.checks.trials import (
+    CHECK_THE_KEY,
     GIVE_CONSENT,
     NO_CONSENT,
+    RESTART,
     VOID_SHARE,
     Trial,
+    key_refused,
     needed,
-    no_longer_healthy,
-    nothing_learnt,
     result_builder,
     unfinished,
+    unhealthy_after,
     void_share,
     voids,
 )
+from kvaudit.auditor.checks.ways import asked_as, ways_asked
 from kvaudit.auditor.stats.bounds import critical_count
 from kvaudit.auditor.text.prompts import Needle
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
@@ -49,6 +55,7 @@ class Reading:
     found: int = 0
     refused: bool = False
     depths: list[tuple[float, bool]] = field(default_factory=list)
+    mode: str = ""  # the route by which it was asked
 
     def note(self, needle: Needle, right: bool) -> None:
         self.asked += 1
@@ -70,12 +77,14 @@ class CoherenceSeen:
     """All texts of a run that were asked about, and why it stopped early."""
 
     limits: Limits | None
-    baseline: Reading | None = None
+    baselines: dict[str, Reading] = field(default_factory=dict)  # by the route
     planned: int = 0  # lengths to be read
-    together: bool = False  # whether the model answers all questions of one prompt
+    together: set[str] = field(
+        default_factory=set
+    )  # routes where the model answers all questions of one prompt
     readings: list[Reading] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)
-    misses: Misses = field(default_factory=Misses)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     stopped: str = ""
     unhealthy: str = ""
     evidence: list[Evidence] = field(default_factory=list)
@@ -87,114 +96,176 @@ class CoherenceSeen:
         limit = self.limits.first_rejected if self.limits else None
         return limit is not None and tokens >= limit
 
+    def baseline(self, one: Reading) -> float:
+        """Share of short facts that the model finds where it is asked by the same route."""
+        return share(self.baselines.get(one.mode))
+
+    @property
+    def told(self) -> list[Reading]:
+        """Readings by a route where short facts are found: only there missing ones mean anything."""
+        return [one for one in self.readings if self.baseline(one) >= LEAST_BASELINE]
+
+
+class Texts:
+    """What was read of the texts, by routes where short ones are read."""
+
+    def __init__(self, seen: CoherenceSeen) -> None:
+        self.seen = seen
+        self.counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
+        self.accepted = [one for one in seen.told if not one.refused]
+
+    @property
+    def best(self) -> float:
+        """Share of short facts that are found by the best route."""
+        return max((share(one) for one in self.seen.baselines.values()), default=0.0)
+
+    @property
+    def top(self) -> int:
+        return max(one.tokens for one in self.accepted)
+
+    @property
+    def unread_twice(self) -> Reading | None:
+        """A length at or above the limit of which two texts were not read although short ones are. Below it a model
+        may be weak: it was trained to less, and babbles (redteam cliff)."""
+        told = self.seen.told
+        first = {(one.name, one.mode) for one in told if not one.fresh and one.unread}
+        for one in told:
+            if one.fresh and one.unread and (one.name, one.mode) in first and self.seen.above(one.tokens):
+                return one
+        return None
+
+    @property
+    def weak(self) -> list[Reading]:
+        """With fewer facts than a binomial with the baseline's rate allows at 1 %."""
+        return [one for one in self.accepted if _below(one, self.seen.baseline(one))]
+
+
+def _not_read(texts: Texts) -> str:
+    one = texts.unread_twice
+    if one is None:
+        return ""
+    how = f" (asked as {one.mode})" if len(texts.seen.baselines) > 1 else ""
+    return (
+        f"At {one.tokens:,} tokens the model answered with HTTP 200 but knew neither its nonce nor more than "
+        f"{one.found} of {one.asked} facts of its own prompt, twice{how}: it read something else."
+    )
+
+
+def _first_aid(texts: Texts) -> str:
+    tokens = texts.unread_twice.tokens if texts.unread_twice else 0
+    return (
+        f"Stop serving prompts of {tokens:,} tokens and more; run rejection and canary; see the pool check."
+    )
+
+
+def _stopped(texts: Texts) -> str:
+    seen = texts.seen
+    if not seen.stopped:
+        return ""
+    read = len({(one.name, one.mode) for one in seen.readings})
+    return f"Not read to the end: {unfinished(read, seen.planned, 'lengths', seen.stopped)}"
+
+
+def _no_limit(texts: Texts) -> str:
+    if texts.seen.readings:
+        return ""
+    return "The limit of this target is unknown, so no long prompt could be chosen."
+
+
+def _void(texts: Texts) -> str:
+    if void_share(texts.seen.trials) <= VOID_SHARE:
+        return ""
+    return f"Too many trials were void: {texts.counted}."
+
+
+def _weak_model(texts: Texts) -> str:
+    if texts.best >= LEAST_BASELINE:
+        return ""
+    return f"This model finds only {texts.best:.0%} of short facts, so missing ones at long lengths mean nothing."
+
+
+def _weak(texts: Texts) -> str:
+    if not texts.weak:
+        return ""
+    worst = min(texts.weak, key=lambda one: (one.found / one.asked if one.asked else 0, one.tokens))
+    return (
+        f"At {worst.tokens:,} tokens {worst.found} of {worst.asked} facts were found"
+        f"{'' if worst.nonce else ' and the nonce was not'}, fewer than the model's baseline of "
+        f"{texts.seen.baseline(worst):.0%} allows: long-context weakness or foreign pages, not shown which."
+    )
+
+
+def _too_few(texts: Texts) -> str:
+    answered = all(one.asked >= LEAST_ASKED and one.nonce is not None for one in texts.accepted)
+    return "" if texts.accepted and answered else f"Too few questions were answered ({texts.counted})."
+
+
+def _withheld(texts: Texts) -> str:
+    if not texts.seen.withheld:
+        return ""
+    return f"Up to {texts.top:,} tokens the own prompt was read, but {NO_CONSENT}"
+
+
+def _read(texts: Texts) -> str:
+    weak = [mode for mode, one in texts.seen.baselines.items() if share(one) < LEAST_BASELINE]
+    unheard = (
+        f" Nothing was judged as {' or '.join(weak)}: too few short facts are found there." if weak else ""
+    )
+    return (
+        f"Up to {texts.top:,} tokens the model answered its nonce and "
+        f"{sum(one.found for one in texts.accepted)} of {sum(one.asked for one in texts.accepted)} facts from its own "
+        f"prompt (baseline {texts.best:.0%}; {texts.counted}).{texts.seen.misses.said}{asked_as(texts.seen.trials)}"
+        f"{unheard}"
+    )
+
+
+FAIL, OPEN, PASS = Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS
+
+RULES: tuple[Rule[Texts], ...] = (
+    Rule("key refused", Verdict.ERROR, lambda texts: key_refused(texts.seen.trials), CHECK_THE_KEY),
+    # What was seen stands, however the reading went on.
+    Rule("read something else", FAIL, _not_read, _first_aid, "critical"),
+    Rule("unhealthy", FAIL, lambda texts: unhealthy_after("long prompts", texts.seen.unhealthy), RESTART, "high"),
+    # From here on nothing was seen against the target. Was enough seen for it?
+    Rule("stopped", OPEN, _stopped, lambda texts: needed(texts.seen.stopped)),
+    Rule("no limit", OPEN, _no_limit, "Give the nodes' URLs, or declare the context."),
+    Rule("void", OPEN, _void, "Mend what made them void."),
+    Rule("weak model", OPEN, _weak_model, "Use rejection and canary, whose nonce needs less of the model."),
+    Rule("misses", OPEN, lambda texts: texts.seen.misses.why_no_pass, LOOK_AT_MISSES, warn=True),
+    Rule("weak at a length", OPEN, _weak, "Compare with a fresh process of the same build; run canary.", warn=True),
+    Rule("too few", OPEN, _too_few, "Run again."),
+    Rule("withheld", OPEN, _withheld, GIVE_CONSENT),
+    Rule("read", PASS, _read, "Run again after every capacity change."),
+)  # fmt: skip
+
 
 def judge_coherence(seen: CoherenceSeen) -> Result:
     """The verdict of checks.md 5."""
     result = result_builder("coherence", _measures(seen), DOES_NOT_PROVE, seen.evidence)
-
-    if (error := nothing_learnt(result, seen.trials)) is not None:
-        return error
-    unread = _unread_twice(seen)
-    if unread is not None:
-        return result(
-            Verdict.FAIL,
-            f"At {unread.tokens:,} tokens the model answered with HTTP 200 but knew neither its nonce nor more than "
-            f"{unread.found} of {unread.asked} facts of its own prompt, twice: it read something else.",
-            f"Stop serving prompts of {unread.tokens:,} tokens and more; run rejection and canary; see the pool check.",
-            "critical",
-        )
-    if seen.unhealthy:
-        return no_longer_healthy(result, "long prompts", seen.unhealthy)
-    counted = f"{sum(one.outcome.valid for one in seen.trials)} valid trials, {voids(seen.trials)}"
-    if seen.stopped:
-        read = len({one.name for one in seen.readings})
-        said = unfinished(read, seen.planned, "lengths", seen.stopped)
-        return result(Verdict.INCONCLUSIVE, f"Not read to the end: {said}", needed(seen.stopped))
-    if not seen.readings:
-        return result(
-            Verdict.INCONCLUSIVE,
-            "The limit of this target is unknown, so no long prompt could be chosen.",
-            "Give the nodes' URLs, or declare the context.",
-        )
-    if void_share(seen.trials) > VOID_SHARE:
-        return result(
-            Verdict.INCONCLUSIVE, f"Too many trials were void: {counted}.", "Mend what made them void."
-        )
-    baseline = _share(seen.baseline)
-    if baseline < LEAST_BASELINE:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"This model finds only {baseline:.0%} of short facts, so missing ones at long lengths mean nothing.",
-            "Use rejection and canary, whose nonce needs less of the model.",
-        )
-    accepted = [one for one in seen.readings if not one.refused]
-    if missed := seen.misses.why_no_pass:
-        return result(Verdict.INCONCLUSIVE, missed, LOOK_AT_MISSES, warn=True)
-    weak = [one for one in accepted if _below(one, baseline)]
-    if weak:
-        worst = min(weak, key=lambda one: (one.found / one.asked if one.asked else 0, one.tokens))
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"At {worst.tokens:,} tokens {worst.found} of {worst.asked} facts were found"
-            f"{'' if worst.nonce else ' and the nonce was not'}, fewer than the model's baseline of {baseline:.0%} "
-            "allows: long-context weakness or foreign pages, not shown which.",
-            "Compare with a fresh process of the same build; run canary.",
-            warn=True,
-        )
-    if any(one.asked < LEAST_ASKED or one.nonce is None for one in accepted) or not accepted:
-        return result(Verdict.INCONCLUSIVE, f"Too few questions were answered ({counted}).", "Run again.")
-    top = max(one.tokens for one in accepted)
-    if seen.withheld:
-        return result(
-            Verdict.INCONCLUSIVE,
-            f"Up to {top:,} tokens the own prompt was read, but {NO_CONSENT}",
-            GIVE_CONSENT,
-        )
-    return result(
-        Verdict.PASS,
-        f"Up to {top:,} tokens the model answered its nonce and "
-        f"{sum(one.found for one in accepted)} of {sum(one.asked for one in accepted)} facts from its own prompt "
-        f"(baseline {baseline:.0%}; {counted}).{seen.misses.said}",
-        "Run again after every capacity change.",
-    )
+    return first_that_holds(RULES, Texts(seen), result)
 
 
-def _unread_twice(seen: CoherenceSeen) -> Reading | None:
-    """A length at or above the limit of which two texts were not read although short ones are. Below it a model may
-    be weak: it was trained to less, and babbles (redteam cliff)."""
-    if _share(seen.baseline) < LEAST_BASELINE:
-        return None
-    first = {one.name for one in seen.readings if not one.fresh and one.unread}
-    return next(
-        (
-            one
-            for one in seen.readings
-            if one.fresh and one.unread and one.name in first and seen.above(one.tokens)
-        ),
-        None,
-    )
-
-
-def _share(baseline: Reading | None) -> float:
+def share(baseline: Reading | None) -> float:
     if baseline is None or baseline.asked < 8 or baseline.nonce is None:
         return 0.0
     return (baseline.found + baseline.nonce) / (baseline.asked + 1)
 
 
 def _below(one: Reading, baseline: float) -> bool:
-    """Fewer facts than a binomial with the baseline's rate allows at 1 %."""
     return one.asked > 0 and one.found <= critical_count(one.asked, min(baseline, MOST_BASELINE), ALPHA)
 
 
 def _measures(seen: CoherenceSeen) -> dict[str, Any]:
     return {
-        "baseline": round(_share(seen.baseline), 3),
+        "baseline": round(Texts(seen).best, 3),
+        "ways": ways_asked(seen.trials),
         "misses": seen.misses.as_measure(),
-        "all_in_one_prompt": seen.together,
+        "all_in_one_prompt": sorted(seen.together),
         "readings": [
             {
                 "name": one.name,
                 "tokens": one.tokens,
+                "mode": one.mode,
                 "fresh": one.fresh,
                 "nonce": one.nonce,
                 "facts_found": one.found,
@@ -202,7 +273,7 @@ def _measures(seen: CoherenceSeen) -> dict[str, Any]:
                 "refused": one.refused,
                 "by_depth": [{"depth": depth, "found": found} for depth, found in one.depths],
             }
-            for one in ([seen.baseline] if seen.baseline else []) + seen.readings
+            for one in (*seen.baselines.values(), *seen.readings)
         ],
         "valid": sum(one.outcome.valid for one in seen.trials),
         "void": sum(not one.outcome.valid for one in seen.trials),

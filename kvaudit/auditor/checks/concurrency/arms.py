@@ -15,6 +15,7 @@ from kvaudit.auditor.checks.concurrency.seen import ConcurrencySeen, Sighting, U
 from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import Trial, trial
+from kvaudit.auditor.checks.ways import Way, Ways
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker, draw_words
 from kvaudit.auditor.text.matcher import HIT_RUN, Match, Matcher
 from kvaudit.auditor.text.prompts import Nonce, Tail, draw_nonce
@@ -45,12 +46,13 @@ FIT = 64
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A prompt with whose it is and what its answer must hold."""
+    """A prompt with whose it is, how it is asked, and what its answer must hold."""
 
     tenant: str
     prompt: Prompt
     marker: Marker
     nonce: Nonce
+    way: Way
 
 
 def question(nonce: Nonce, marker: Marker) -> Tail:
@@ -72,6 +74,8 @@ class ConcurrencySender:
         self.prober, self.seen = prober, seen
         self._matcher = Matcher(draw_marker(prober.draw, decoy=True) for _ in range(DECOYS))
         self._planted: dict[tuple[str, ...], int] = {}
+        self.ways = Ways(prober)
+        self.usual = Way(prober.modes[0], True)
         self._numbers = count(1)
         self._missed: list[Answer] = []
         self._first_tokens: deque[tuple[int, float]] = deque(maxlen=RECENT)
@@ -85,24 +89,27 @@ class ConcurrencySender:
 
     # -- prompts -------------------------------------------------------------------------------
 
-    async def build(self, tenant: int, tokens: int, lead: str = "") -> Built:
-        """A prompt of ``tokens`` tokens, or the next length in steps of 64 that holds its question."""
+    async def build(self, tenant: int, tokens: int, lead: str = "", way: Way | None = None) -> Built:
+        """A prompt of ``tokens`` tokens, or the next length in steps of 64 that holds its question; streamed by the
+        most exact route unless a ``way`` is given."""
         prober = self.prober
         name = prober.tenants[tenant]
         marker = draw_marker(prober.draw, tenant=name, request=str(next(self._numbers)))
         nonce = draw_nonce(prober.draw, without=marker.words)
         tail = question(nonce, marker)
         most = (prober.limits.longest_safe or tokens) - 1
+        way = way or self.usual
         while True:
             try:
-                prompt = await prober.framed(marker, tokens, tail, tenant=name, lead=lead)
+                prompt = await prober.framed(marker, tokens, tail, tenant=name, lead=lead, mode=way.mode)
                 break
             except ValueError:
+                way = self.ways.exact(way)
                 if tokens + FIT > most:
                     raise
                 tokens += FIT
         self.live(marker, tokens)
-        return Built(name, prompt, marker, nonce)
+        return Built(name, prompt, marker, nonce, way)
 
     def live(self, marker: Marker, tokens: int) -> None:
         """Make a marker findable; before its request is sent."""
@@ -114,8 +121,9 @@ class ConcurrencySender:
         seen = self.seen
         asker = Asker(self.prober, seen.trials, seen.evidence, seen.misses)
         for answer in self._missed[:MOST_FOLLOWED]:
-            if not seen.misses.control_asked and not await asker.control(answer.trial.tenant):
-                return
+            mode = answer.way.mode
+            if not seen.misses.of(mode).control_asked:
+                await asker.control(answer.trial.tenant, mode)
             cell = Cell(AFTER, answer.trial.tokens, answer.trial.tenant, _text, ANSWER_TOKENS)
             await asker.follow_up(cell, answer)
 
@@ -125,7 +133,7 @@ class ConcurrencySender:
             lead = self._shared[job.tenant]
         elif job.kind == "neutral":
             lead = self._neutral[job.number % len(self._neutral)]
-        return await self.build(job.tenant, job.tokens, lead)
+        return await self.build(job.tenant, job.tokens, lead, self.ways.next(job.arm, job.tokens))
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -185,12 +193,14 @@ class ConcurrencySender:
     async def send(self, built: Built, arm: str, number: int, cut: float | None = None) -> Reply:
         """Send, note the trial, search the answer. Raises `Stop` on a foreign marker."""
         room = self.prober.room(built.prompt.tokens, ANSWER_TOKENS)
-        reply = await self.prober.ask(built.tenant, built.prompt, max_tokens=room, cancel_after=cut)
+        reply = await self.prober.ask(
+            built.tenant, built.prompt, max_tokens=room, cancel_after=cut, stream=built.way.stream
+        )
         noted = trial(arm, reply, tenant=built.tenant, asked=built.prompt.contents, room=room, repeat=number)
         self.seen.trials.append(noted)
         self.seen.misses.note(noted)
         if noted.missed:
-            self._missed.append(Answer(noted, reply, built.prompt))
+            self._missed.append(Answer(noted, reply, built.prompt, built.way))
         if reply.outcome is Outcome.ANSWERED:
             if reply.first_token is not None:
                 self._first_tokens.append((built.prompt.tokens, reply.first_token))

@@ -12,6 +12,7 @@ from kvaudit.auditor.checks.concurrency.load import Lengths
 from kvaudit.auditor.checks.concurrency.seen import Visit
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import trial
+from kvaudit.auditor.checks.ways import Way
 from kvaudit.auditor.text.markers import Marker, draw_marker
 from kvaudit.auditor.text.prompts import Needle, draw_needles
 
@@ -26,8 +27,8 @@ PAST_FULL = 1.1
 class Session:
     """What one tenant stored: frames of one marker with ten facts among them."""
 
-    def __init__(self, sender: ConcurrencySender, tokens: int) -> None:
-        self._load, self._tokens = sender, tokens
+    def __init__(self, sender: ConcurrencySender, tokens: int, way: Way) -> None:
+        self._load, self._tokens, self._way = sender, tokens, way
         draw = sender.prober.draw
         self.tenant = sender.prober.tenants[0]
         self.marker: Marker = draw_marker(draw, tenant=self.tenant, request="visit")
@@ -42,10 +43,15 @@ class Session:
         for at in range(first, first + FACTS):
             needle = self.needles[at % len(self.needles)]
             prompt = await prober.framed(
-                self.marker, self._tokens, needle.tail, self.needles, tenant=self.tenant
+                self.marker,
+                self._tokens,
+                needle.tail,
+                self.needles,
+                tenant=self.tenant,
+                mode=self._way.mode,
             )
             room = prober.room(prompt.tokens, ANSWER_TOKENS)
-            reply = await prober.ask(self.tenant, prompt, max_tokens=room)
+            reply = await prober.ask(self.tenant, prompt, max_tokens=room, stream=self._way.stream)
             noted = trial(arm, reply, tenant=self.tenant, asked=None, room=room, repeat=number)
             sender.seen.trials.append(noted)
             if at == first:
@@ -77,7 +83,8 @@ async def visit(sender: ConcurrencySender, number: int, lengths: Lengths) -> Non
     prober = sender.prober
     wanted = filler_tokens(prober.limits)
     assert wanted is not None
-    session = Session(sender, session_tokens(lengths))
+    way = sender.ways.next("visit", session_tokens(lengths))
+    session = Session(sender, session_tokens(lengths), way)
     before = await session.ask("visit before", number, 0)
     filled = count = 0
     while filled <= wanted:
@@ -91,5 +98,5 @@ async def visit(sender: ConcurrencySender, number: int, lengths: Lengths) -> Non
             break
     after = await session.ask("visit after", number, FACTS)
     cached = session.cached
-    fresh = await Session(sender, session_tokens(lengths)).ask("visit fresh", number, 0)
+    fresh = await Session(sender, session_tokens(lengths), way).ask("visit fresh", number, 0)
     sender.seen.visits.append(Visit(number, before, after, fresh, filled, cached))

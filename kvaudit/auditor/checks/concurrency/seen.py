@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvaudit.auditor.checks.misses import Misses
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.verdict import Evidence
@@ -66,7 +66,7 @@ class ConcurrencySeen:
     workers: int = 0
     order: tuple[str, ...] = ()
     trials: list[Trial] = field(default_factory=list)
-    misses: Misses = field(default_factory=Misses)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     sightings: list[Sighting] = field(default_factory=list)
     use: dict[str, Use] = field(default_factory=dict)
     own_markers: int = 0  # answers, read to the end, that hold the request's own marker

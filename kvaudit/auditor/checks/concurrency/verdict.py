@@ -18,6 +18,7 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
+from kvaudit.auditor.checks.ways import asked_as, ways_asked
 from kvaudit.auditor.verdict import Result, Verdict
 
 ALPHA = 0.001
@@ -100,7 +101,8 @@ def judge_concurrency(seen: ConcurrencySeen) -> Result:
         f"them cut off, in a pool {counts.least_peak(seen):.0%} full: no answer held another request's marker "
         f"({voids(counts.counted(seen.trials))}), and "
         f"{len(seen.visits)} sessions that had been pushed out of the pool found their own facts again. Fewer "
-        f"than {counts.bound(seen, valid):.1%} of requests under such load are mixed up visibly (95 % confidence).",
+        f"than {counts.bound(seen, valid):.1%} of requests under such load are mixed up visibly (95 % confidence)."
+        f"{asked_as(seen.trials)}",
         "Run again weekly in a window, and after every upgrade; runs with the same configuration add up.",
     )
 
@@ -199,6 +201,7 @@ def _measures(seen: ConcurrencySeen) -> dict[str, Any]:
         "confidence": 0.95,
         "nonce_lost": {"unequal": [unequal_lost, unequal], "controls": [control_lost, control]},
         "nonce_p": nonce_loss(seen),
+        "ways": ways_asked(seen.trials),
         "misses": seen.misses.as_measure(),
         "hits": [_shown(one) for one in seen.hits],
         "suspicious": sum(one.suspicious for one in seen.sightings),

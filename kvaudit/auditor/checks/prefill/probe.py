@@ -9,6 +9,7 @@ from kvaudit.auditor.checks.prefill import CHECK
 from kvaudit.auditor.checks.prefill.verdict import PrefillSeen, judge_prefill
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import Trial, unaskable, withheld
+from kvaudit.auditor.checks.ways import Way
 from kvaudit.auditor.text.prompts import draw_leads
 from kvaudit.auditor.verdict import Result
 
@@ -16,7 +17,8 @@ FIT_LENGTHS = 8
 FIT_REPEATS = 5
 FIT_TOP = 0.9  # of N
 FIT_BOTTOM = 256
-JUDGED_REPEATS = 3
+LEAST_REPEATS = 3
+"""Of a judged length; by each route once at least."""
 FIT = "fit"
 
 
@@ -50,10 +52,11 @@ class PrefillProbe:
         if n is None:
             return Plan(0, 0, 0.0, note="the limit is unknown")
         judged = judged_lengths(prober.limits, prober.consent)
-        tokens = FIT_REPEATS * sum(fit_lengths(n)) + JUDGED_REPEATS * sum(
+        repeats = max(LEAST_REPEATS, len(prober.modes))
+        tokens = FIT_REPEATS * sum(fit_lengths(n)) + repeats * sum(
             length for _, length in judged if length < n
         )
-        requests = FIT_REPEATS * FIT_LENGTHS + JUDGED_REPEATS * len(judged)
+        requests = FIT_REPEATS * FIT_LENGTHS + repeats * len(judged)
         return Plan(requests, tokens, 2.0 * requests)
 
     async def observe(self, audit: Audit) -> PrefillSeen:
@@ -72,28 +75,29 @@ class PrefillProbe:
         for index in range(len(order) - 1, 0, -1):  # shuffled: a drift must not look like a length
             other = prober.draw(index + 1)
             order[index], order[other] = order[other], order[index]
-        judged = [
-            pair for pair in judged_lengths(prober.limits, prober.consent) for _ in range(JUDGED_REPEATS)
-        ]
+        repeats = max(LEAST_REPEATS, len(prober.modes))
+        judged = [pair for pair in judged_lengths(prober.limits, prober.consent) for _ in range(repeats)]
         seen.planned = len(order) + len(judged)
-        unanswered: set[str] = set()
+        unanswered: set[tuple[str, str]] = set()  # name and route; "" = any
         first_words = iter(draw_leads(prober.draw, len(order) + len(judged)))
-        asker = Asker(prober, seen.asked, seen.evidence, seen.misses, seen.planned)
+        asker = Asker(prober, seen.asked, seen.evidence, seen.misses, seen.planned, streams=(True,))
+        usual = Way(prober.modes[0], True)  # times of one way make one curve
 
-        async def one(name: str, length: int) -> Trial:
-            cell = Cell(name, length, prober.tenants[0], lead=True)
+        async def one(name: str, length: int, way: Way) -> Trial:
+            cell = Cell(name, length, prober.tenants[0], way=way, lead=True)
             return (await asker.ask(cell, lead=next(first_words), compare=length < n)).trial
 
         try:
             for length in order:
-                seen.fitted.append(await one(FIT, length))
+                seen.fitted.append(await one(FIT, length, usual))
             for name, length in judged:
-                if name in unanswered:
+                way = asker.ways.next(name, length)
+                if unanswered & {(name, ""), (name, way.mode)}:
                     continue  # a length above the limit that is not answered is not applicable
-                found = await one(name, length)
+                found = await one(name, length, way)
                 seen.judged.append(found)
                 if length >= n and found.outcome is not Outcome.ANSWERED:
-                    unanswered.add(name)
+                    unanswered.add((name, way.mode if found.outcome is Outcome.REFUSED else ""))
         except Stop as stop:
             seen.stopped = stop.reason
         seen.unhealthy = asker.unhealthy

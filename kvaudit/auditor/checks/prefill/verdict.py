@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, median, stdev
 from typing import Any
 
-from kvaudit.auditor.checks.misses import LOOK_AT_MISSES, Misses
+from kvaudit.auditor.checks.misses import LOOK_AT_MISSES
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.trials import (
     GIVE_CONSENT,
@@ -23,6 +24,7 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
+from kvaudit.auditor.checks.ways import asked_as, ways_asked
 from kvaudit.auditor.stats.cusum import first_alarm
 from kvaudit.auditor.verdict import Evidence, Result, Verdict
 
@@ -45,7 +47,7 @@ class PrefillSeen:
     fitted: list[Trial] = field(default_factory=list)
     judged: list[Trial] = field(default_factory=list)
     asked: list[Trial] = field(default_factory=list)  # these, and what followed up their misses
-    misses: Misses = field(default_factory=Misses)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     planned: int = 0  # timed prompts
     stopped: str = ""
     evidence: list[Evidence] = field(default_factory=list)
@@ -66,6 +68,7 @@ def judge_prefill(seen: PrefillSeen) -> Result:
         ],
         "valid": sum(one.outcome.valid for one in everything),
         "void": sum(not one.outcome.valid for one in everything),
+        "ways": ways_asked(everything),
         "misses": seen.misses.as_measure(),
         "p5": None,
         "p5_note": "a p5 needs 59 requests per length bucket; it comes from production traffic",
@@ -166,7 +169,8 @@ def judge_prefill(seen: PrefillSeen) -> Result:
     return result(
         Verdict.PASS,
         f"{len(accepted)} prompts of {accepted[0].tokens:,} tokens took as long as {len(usable)} shorter ones foretell "
-        f"({voids(everything)}).{seen.misses.said}{faster}",
+        f"({voids(everything)}).{seen.misses.said}"
+        f"{asked_as(seen.judged)}{faster}",
         "Watch the p5 of production prefill times.",
         warn=bool(faster),
     )

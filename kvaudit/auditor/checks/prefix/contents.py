@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kvaudit.auditor.checks.prober_protocol import Limits
-from kvaudit.auditor.stats.bounds import binomial_limit, fisher_greater
+from kvaudit.auditor.stats.bounds import binomial_limit, fisher_greater, stratified_greater
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker
 from kvaudit.auditor.text.prompts import Needle, Tail, bare_tokens, draw_needles, phrase_tail
 
@@ -67,32 +68,58 @@ class Recalled:
     tokens: int
     given: bool
     cached: int | None = None
+    mode: str = ""
 
 
-def _missed(recalled: Iterable[Recalled], arm: str) -> tuple[int, int]:
-    asked = [one for one in recalled if one.arm == arm]
+Table = tuple[int, int, int, int]
+"""Of one route: questions to hits that were missed, and all of them; the same of fresh texts."""
+
+
+def _missed(recalled: Iterable[Recalled], arm: str, mode: str) -> tuple[int, int]:
+    asked = [one for one in recalled if one.arm == arm and one.mode == mode]
     return sum(not one.given for one in asked), len(asked)
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Hits of one tier against the same questions to fresh texts."""
+    """Hits of one tier against the same questions to fresh texts, each route against its own."""
 
     arm: str
-    missed: int
-    asked: int
-    fresh_missed: int
-    fresh: int
+    tables: tuple[Table, ...]
+
+    @property
+    def missed(self) -> int:
+        return sum(table[0] for table in self.tables)
+
+    @property
+    def asked(self) -> int:
+        return sum(table[1] for table in self.tables)
+
+    @property
+    def fresh_missed(self) -> int:
+        return sum(table[2] for table in self.tables)
+
+    @property
+    def fresh(self) -> int:
+        return sum(table[3] for table in self.tables)
 
     @property
     def p(self) -> float:
-        return fisher_greater(self.missed, self.asked, self.fresh_missed, self.fresh)
+        """All routes together, or the worst of them by itself, whose chance counts once for each that was looked at."""
+        worst = min((fisher_greater(*table) for table in self.tables), default=1.0)
+        return min(stratified_greater(self.tables), len(self.tables) * worst)
 
     @property
     def excessive(self) -> bool:
-        """Whether more is missed than the fresh texts' rate brings, one aside."""
-        rate = self.fresh_missed / self.fresh if self.fresh else 0.0
-        return self.missed > max(1, binomial_limit(self.asked, rate))
+        """Whether more is missed than the fresh texts' rates bring, one aside."""
+        if not self.asked:
+            return False
+        expected = sum(asked * missed / fresh for _, asked, missed, fresh in self.tables if fresh)
+        return self.missed > max(1, binomial_limit(self.asked, min(1.0, expected / self.asked)))
+
+    def as_measure(self) -> dict[str, Any]:
+        counts = {name: getattr(self, name) for name in ("arm", "missed", "asked", "fresh_missed", "fresh")}
+        return {**counts, "p": self.p}
 
     @property
     def sentence(self) -> str:
@@ -109,6 +136,9 @@ class Recall:
 
 def recalls(recalled: Sequence[Recalled]) -> tuple[Recall, ...]:
     """The arms that were asked, the worst first."""
-    fresh = _missed(recalled, FRESH)
-    found = [Recall(arm, *_missed(recalled, arm), *fresh) for arm in (HIT, TIER)]
+    modes = list(dict.fromkeys(one.mode for one in recalled))
+    found = [
+        Recall(arm, tuple((*_missed(recalled, arm, mode), *_missed(recalled, FRESH, mode)) for mode in modes))
+        for arm in (HIT, TIER)
+    ]
     return tuple(sorted((one for one in found if one.asked), key=lambda one: one.p))

@@ -7,8 +7,9 @@ from kvaudit.auditor.checks.contract import Audit
 from kvaudit.auditor.checks.prefix import CHECK
 from kvaudit.auditor.checks.prefix.contents import QUESTIONS, lengths
 from kvaudit.auditor.checks.prefix.responses import GAP
+from kvaudit.auditor.checks.prefix.seen import ALPHA, PrefixSeen
 from kvaudit.auditor.checks.prefix.sender import LOOKS, PREFIX_TOKENS, REPEATS, PrefixSender
-from kvaudit.auditor.checks.prefix.verdict import ALPHA, PrefixSeen, judge_prefix
+from kvaudit.auditor.checks.prefix.verdict import judge_prefix
 from kvaudit.auditor.checks.prober_protocol import Plan, Prober, Stop
 from kvaudit.auditor.checks.trials import unaskable
 from kvaudit.auditor.verdict import Result
@@ -20,11 +21,13 @@ class PrefixProbe:
     id = CHECK.id
 
     def plan(self, prober: Prober) -> Plan:
-        timed, twins = 5 * LOOKS[0], 8 * REPEATS  # two of three timed arms store first
+        timed = 5 * LOOKS[0]  # two of three timed arms store first
+        routes = len(prober.modes)
+        small = routes * REPEATS * (3 + 3 + 3 + 2 * 4)  # counts, salts, lots, twins in two forms
         texts = REPEATS * (1 + QUESTIONS)
         fillers = (prober.limits.largest_pool or prober.limits.pool or 0) * REPEATS
-        tokens = (timed + twins + 40) * PREFIX_TOKENS + fillers + texts * sum(lengths(prober.limits))
-        return Plan(timed + twins + 40 + 3 * texts, tokens, 0.2 * timed + 60 + 2 * REPEATS * GAP)
+        tokens = (timed + small + 20) * PREFIX_TOKENS + fillers + texts * sum(lengths(prober.limits))
+        return Plan(timed + small + 20 + 3 * texts, tokens, 0.2 * timed + 60 + REPEATS * GAP)
 
     async def observe(self, audit: Audit) -> PrefixSeen:
         prober = audit.prober
@@ -46,8 +49,7 @@ class PrefixProbe:
                 await sender.tiers()
             seen.parts += 1
             await sender.responses()
-            for stream in (True, False):
-                await sender.twins(stream=stream)
+            await sender.twins()
             seen.parts += 1
             if not _crossed(seen):
                 await sender.times(LOOKS[0])
@@ -67,7 +69,7 @@ def _tolerance(prober: Prober) -> int:
     """Cached tokens that another tenant's prompt may honestly show: a first page, and a system prompt that the target
     puts before all of them, rounded up to a page."""
     page = prober.limits.page
-    return page + -(-max(prober.template.values(), default=0) // page) * page
+    return page + -(-prober.most_added // page) * page
 
 
 def _crossed(seen: PrefixSeen) -> bool:

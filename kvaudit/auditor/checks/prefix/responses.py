@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 LEAST_SKEW = 2.0
 """Seconds: ``created`` counts whole ones."""
 
+LEAST_LOTS = 3
+
 GAP = 8.0
 """Seconds between A's request and B's, which an answer made for A would be too old by."""
 
@@ -31,7 +33,7 @@ class Made:
 class Twins:
     """Answers to one prompt by two keys, and to fresh ones."""
 
-    way: str  # "streamed", "whole"
+    way: str  # "chat with text, whole"
     fresh: list[Made] = field(default_factory=list)
     pairs: list[tuple[Made, Made]] = field(default_factory=list)  # (A's, B's)
 
@@ -58,6 +60,21 @@ class Twins:
             return False
         skew = max(LEAST_SKEW, max(offsets) - min(offsets) + 1.0)
         return other.created - other.sent < min(offsets) - skew
+
+
+@dataclass(slots=True)
+class Lots:
+    """Answers of two keys to one draw of lots, by one route. ``again``: the same lots although no cached response could
+    serve them, as a deterministic engine draws."""
+
+    mode: str
+    compared: int = 0
+    equal: int = 0
+    again: int = 0
+
+    @property
+    def shared(self) -> bool:
+        return self.compared >= LEAST_LOTS and self.equal == self.compared and not self.again
 
 
 def shared(twins: Sequence[Twins]) -> str:

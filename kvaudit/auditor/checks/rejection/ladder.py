@@ -9,6 +9,7 @@ CLOSE = 64
 """Tokens to which an unknown boundary is located."""
 
 SHORTEST = 512
+LEAST_REPEATS = 3
 LONGEST_SEARCHED = 4_194_304
 
 
@@ -27,30 +28,32 @@ def rungs(
     page: int,
     edge_limit: int | None = None,
     replayed: Iterable[int] = (),
+    routes: int = 1,
 ) -> tuple[Rung, ...]:
     """The ladder around N (checks.md 3), N-1 first in every repeat since refusals lean on it.
 
     Lengths that coincide are asked once, under the first name; without N there is no ladder.
-    ``replayed`` lengths failed in an earlier run and are asked as often as the boundary itself.
+    ``replayed`` lengths failed in an earlier run and are asked as often as the boundary itself, which is asked by
+    each of ``routes`` once at least.
     """
     if first_rejected is None:
         return ()
-    n = first_rejected
+    n, often = first_rejected, max(LEAST_REPEATS, routes)
     wanted = [
-        Rung("N-1", n - 1, 3),
+        Rung("N-1", n - 1, often),
         Rung("N-64", n - 64),
         Rung("N-2", n - 2),
-        Rung("N", n, 3),
+        Rung("N", n, often),
         Rung("N+1", n + 1),
         Rung("N+page", n + page),
     ]
     if context is not None:
         if context > n + 1:
-            wanted.append(Rung("midpoint", (n + context) // 2, 3))
+            wanted.append(Rung("midpoint", (n + context) // 2, often))
         wanted += [Rung("C-1", context - 1), Rung("C", context), Rung("C+1", context + 1)]
     if edge_limit is not None:
-        wanted += [Rung("edge", edge_limit), Rung("edge+1", edge_limit + 1, 3)]
-    wanted += [Rung(f"replayed {tokens}", tokens, 3) for tokens in replayed]
+        wanted += [Rung("edge", edge_limit), Rung("edge+1", edge_limit + 1, often)]
+    wanted += [Rung(f"replayed {tokens}", tokens, often) for tokens in replayed]
     chosen: dict[int, Rung] = {}
     for rung in wanted:
         if rung.tokens >= SHORTEST // 2 or rung.name in ("N-1", "N"):

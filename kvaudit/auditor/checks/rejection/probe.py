@@ -14,6 +14,7 @@ from kvaudit.auditor.checks.rejection.ladder import CLOSE, LONGEST_SEARCHED, Run
 from kvaudit.auditor.checks.rejection.seen import SEARCH, LadderSeen, mostly_wrong
 from kvaudit.auditor.checks.rejection.verdict import judge_ladder
 from kvaudit.auditor.checks.trials import Trial, idle, pool_use, unaskable, withheld
+from kvaudit.auditor.checks.ways import Way
 from kvaudit.auditor.verdict import Result
 
 SETTLING = 60.0
@@ -42,11 +43,14 @@ class RejectionProbe:
             return Plan(
                 steps * 2, steps * top // 2, 2.0 * steps, note="the limit is unknown and is searched first"
             )
-        ladder = rungs(limits.first_rejected, limits.context, limits.page)
-        accepted = CONTROL_TOKENS + sum(
+        ladder = rungs(limits.first_rejected, limits.context, limits.page, routes=len(prober.modes))
+        controls = [
+            CONTROL_TOKENS + prober.templates.get((mode, prober.tenants[0]), 0) for mode in prober.modes
+        ]
+        accepted = sum(controls) + sum(
             rung.tokens * rung.repeats for rung in ladder if rung.tokens < limits.first_rejected
         )
-        requests = 1 + sum(rung.repeats for rung in ladder)
+        requests = len(controls) + sum(rung.repeats for rung in ladder)
         return Plan(requests * 2, accepted, 2.0 * requests, note="one health request after each refusal")
 
     async def observe(self, audit: Audit) -> LadderSeen:
@@ -88,66 +92,70 @@ class RejectionSender:
         self._tenant = prober.tenants[0]
         self._asker = Asker(prober, seen.trials, seen.evidence, seen.misses)
         self._late = 0
-        self._confirmed: set[str] = set()
+        self._confirmed: set[tuple[str, Way]] = set()
 
     async def climb(self, context: int | None, edge_limit: int | None, replayed: Sequence[int]) -> None:
         """Ask short prompts first: who does not give their nonce cannot be blamed at the limit. Then every rung."""
         seen = self._seen
-        if not await self._asker.control(self._tenant):
+        if not await self._asker.controls(self._tenant):
             return
         if seen.first_rejected is None:
             await self.locate()
-        steps = rungs(seen.first_rejected, context, self._prober.limits.page, edge_limit, replayed)
+        prober = self._prober
+        steps = rungs(
+            seen.first_rejected, context, prober.limits.page, edge_limit, replayed, len(prober.modes)
+        )
         self._asker.planned = seen.planned = sum(rung.repeats for rung in steps)
         for repeat in range(max((rung.repeats for rung in steps), default=0)):
-            for rung in steps:
-                if repeat < rung.repeats and rung.name not in self._confirmed and not seen.unhealthy:
-                    await self._rung(rung, repeat)
+            for at, rung in enumerate(steps):
+                if repeat < rung.repeats and not seen.unhealthy:
+                    # what is asked once is asked in another way than its neighbours
+                    first = 0 if rung.repeats > 1 else at
+                    way = self._asker.ways.next(rung.name, rung.tokens, first)
+                    if (rung.name, way) not in self._confirmed:
+                        await self._rung(rung, repeat, way)
 
     @property
     def unhealthy(self) -> str:
         return self._asker.unhealthy
 
-    async def _rung(self, rung: Rung, repeat: int) -> None:
-        found = await self.ask(rung.name, rung.tokens, repeat)
+    async def _rung(self, rung: Rung, repeat: int, way: Way) -> None:
+        found = await self.ask(rung.name, rung.tokens, repeat, way)
         if found.late:
             self._never_answered(found)
             return
         if found.missed or found.outcome in (Outcome.EMPTY, Outcome.CUT, Outcome.FAILED, Outcome.HIDDEN):
-            self._confirmed.add(rung.name)  # nothing decides once: it is asked again at once
-            await self._confirm(rung, found)
+            self._confirmed.add((rung.name, way))  # nothing decides once: it is asked again at once
+            await self._confirm(rung, found, way)
         if found.missed or found.outcome in (Outcome.REFUSED, Outcome.HIDDEN, Outcome.CUT):
             self._seen.unhealthy = await self._prober.healthy()
 
-    async def _confirm(self, rung: Rung, found: Trial) -> None:
-        """Ask a doubtful rung up to three times, and one that is answered above the limit without its nonce up to
-        ten; two of those decide. Below the limit the follow-up of the miss has asked enough."""
+    async def _confirm(self, rung: Rung, found: Trial, way: Way) -> None:
+        """Ask a doubtful rung up to three times in the same way, and one that is answered above the limit without its
+        nonce up to ten; two of those decide. Below the limit the follow-up of the miss has asked enough."""
         above = self._seen.above(rung.tokens)
         most = CONFIRMATIONS if not found.wrong else IN_DOUBT if above else 0
-        for again in range(len(self._of(rung.name)), most):
-            if above and mostly_wrong(self._of(rung.name)):
+        for again in range(len(self._of(rung.name, way)), most):
+            if above and mostly_wrong(self._of(rung.name, way)):
                 break
-            answer = await self._asker.send(self._cell(rung.name, rung.tokens, again), again)
+            answer = await self._asker.send(Cell(rung.name, rung.tokens, self._tenant, way=way), again)
             self._seen.misses.note(answer.trial)
-        if above and mostly_wrong(self._of(rung.name)):
+        if above and mostly_wrong(self._of(rung.name, way)):
             raise Stop(f"Stopped at {rung.tokens:,} tokens: answers without their own nonce.", harm=True)
 
-    def _of(self, name: str) -> list[Trial]:
-        return [one for one in self._seen.trials if one.name == name]
+    def _of(self, name: str, way: Way) -> list[Trial]:
+        return [one for one in self._seen.trials if one.name == name and one.way == str(way)]
 
     def _never_answered(self, found: Trial) -> None:
         self._late += self._seen.above(found.tokens)
         if self._late >= 2:
             raise Stop("Stopped after two prompts at or above the limit that were never answered.")
 
-    def _cell(self, name: str, tokens: int, repeat: int) -> Cell:
-        return Cell(name, tokens, self._tenant, stream=repeat % 2 == 0)
-
-    async def ask(self, name: str, tokens: int, repeat: int) -> Trial:
+    async def ask(self, name: str, tokens: int, repeat: int, way: Way) -> Trial:
         """One prompt; a missed one is followed up, and below the limit compared with short ones."""
         below = not self._seen.above(tokens) and name != SEARCH
-        answer = await self._asker.ask(self._cell(name, tokens, repeat), repeat, compare=below)
-        return answer.trial
+        cell = Cell(name, tokens, self._tenant, way=way)
+        return (await self._asker.ask(cell, repeat, compare=below)).trial
 
     async def settled(self) -> dict[str, float]:
         """Pool use per node once nothing runs or waits, looked at for up to a minute and taken at its
@@ -166,15 +174,16 @@ class RejectionSender:
             await self._prober.sleep(2.0)
 
     async def locate(self) -> None:
-        """Find N by bisection between a length that is read and one that is not, to within 64 tokens."""
+        """Find N by bisection between a length that is read and one that is not, to within 64 tokens, in one way."""
+        way = Way(self._asker.ways.modes[0], True)
 
         async def read(tokens: int) -> bool | None:
-            found = await self.ask(SEARCH, tokens, 0)
+            found = await self.ask(SEARCH, tokens, 0, way)
             if found.outcome in (Outcome.REFUSED, Outcome.HIDDEN):
                 self._seen.unhealthy = await self._prober.healthy()
                 return False
             if found.missed:
-                if mostly_wrong([one for one in self._of(SEARCH) if one.tokens == tokens]):
+                if mostly_wrong([one for one in self._of(SEARCH, way) if one.tokens == tokens]):
                     raise Stop(f"Stopped at {tokens:,} tokens: answers without their own nonce.", harm=True)
                 return None
             return True if found.read else None

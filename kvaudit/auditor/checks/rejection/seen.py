@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvaudit.auditor.checks.asker import FOLLOWING_UP
-from kvaudit.auditor.checks.misses import Misses, MissKind
+from kvaudit.auditor.checks.misses import MissKind
+from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Outcome
 from kvaudit.auditor.checks.trials import Trial, voids
+from kvaudit.auditor.checks.ways import asked_as
 from kvaudit.auditor.verdict import Evidence
 
 SEARCH = "search"
@@ -24,7 +26,7 @@ class LadderSeen:
     first_rejected: int | None
     context: int | None
     trials: list[Trial] = field(default_factory=list)
-    misses: Misses = field(default_factory=Misses)
+    misses: MissesByWay = field(default_factory=MissesByWay)
     located: bool = False
     planned: int = 0  # trials of all rungs, repeats of doubtful ones aside; 0 while the limit is searched
     unhealthy: str = ""
@@ -67,6 +69,21 @@ class RungSeen:
         """Whether what came back was planted in other requests: a run of marker words, or two different answers."""
         traces = [trace for one in self.trials for trace in one.traces if not trace.decoy]
         return any(trace.verified for trace in traces) or len({trace.words for trace in traces}) >= 2
+
+    @property
+    def unread(self) -> RungSeen | None:
+        """The trials of one way that were mostly answered from something else: the other ways may be right."""
+        for way in dict.fromkeys(one.way for one in self.trials):
+            asked = tuple(one for one in self.trials if one.way == way)
+            if mostly_wrong(asked):
+                return replace(self, trials=asked)
+        return None
+
+    @property
+    def way(self) -> str:
+        """ ", asked as chat with text, whole" where all were and the route is known."""
+        ways = {one.way for one in self.trials}
+        return f", asked as {next(iter(ways))}" if len(ways) == 1 and ways != {""} else ""
 
     def majority(self, *outcomes: Outcome) -> bool:
         """Two of three; a single trial decides nothing."""
@@ -130,8 +147,9 @@ class Ladder:
         """A length at or above the limit that was answered from something else, twice. Below it a model may be weak,
         so there its answers must hold others' text."""
         for rung in self.rungs:
-            if mostly_wrong(rung.trials) and (self.seen.above(rung.tokens) or rung.others_text):
-                return rung
+            unread = rung.unread
+            if unread is not None and (self.seen.above(rung.tokens) or unread.others_text):
+                return unread
         return None
 
     @property
@@ -159,6 +177,7 @@ class Ladder:
         return (
             f"Prompts up to {self.highest:,} tokens answered their own nonce and from {self.lowest:,} on they were "
             f"refused with an error that names the length ({self.counted}).{self.seen.misses.said}"
+            f"{asked_as(self.trials)}{self.seen.misses.unheard}"
         )
 
 

@@ -19,7 +19,7 @@ def read_something_else(ladder: Ladder) -> str:
         return ""
     return (
         f"Prompts of {rung.tokens:,} tokens were answered with HTTP 200 and without their own nonce "
-        f"({rung.wrong} of {len(rung.trials)}): the answer did not come from the prompt that was sent."
+        f"({rung.wrong} of {len(rung.trials)}{rung.way}): the answer did not come from the prompt that was sent."
     )
 
 

@@ -16,6 +16,7 @@ from kvaudit.auditor.checks.trials import (
     needed,
     result_builder,
 )
+from kvaudit.auditor.checks.ways import ways_asked
 from kvaudit.auditor.verdict import Result, Verdict
 
 DOES_NOT_PROVE = (
@@ -89,6 +90,7 @@ def _measures(ladder: Ladder) -> dict[str, Any]:
         "context_tokens": seen.context,
         "located_by_search": seen.located,
         "rungs": [rung.as_measure(ladder.refused[rung.name]) for rung in ladder.rungs],
+        "ways": ways_asked(seen.trials),
         "valid": sum(one.outcome.valid for one in seen.trials),
         "void": sum(not one.outcome.valid for one in seen.trials),
         "misses": seen.misses.as_measure(),

@@ -67,7 +67,7 @@ def why_stop(run: Run) -> str:
     pause = Pause.objects.current().applying_to(run.deployment).first()
     if pause is not None:
         whose = f"of {run.deployment.slug}" if pause.deployment_id else "of the whole fleet"
-        return f"Active probes {whose} were paused by {pause.paused_by} while this ran."
+        return f"Active checks {whose} were paused by {pause.paused_by} while this ran."
     if run.trigger == Trigger.MANUAL:
         return ""  # a person who asked has seen the clock
     now = clock.now()

@@ -21,7 +21,7 @@ from kvaudit.server.fleet.models import Deployment, OfDeployment
 
 class Trigger(models.TextChoices):
     SCHEDULE = "schedule"
-    MANUAL = "manual"  # "Audit now"
+    MANUAL = "manual"  # "Run passive checks"
     DRIFT = "drift"  # a capacity change was seen
     RETRY = "retry"  # an inconclusive is re-run once
 

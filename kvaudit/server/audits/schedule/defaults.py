@@ -44,7 +44,7 @@ def missing_for(deployment: Deployment) -> list[Missing]:
                 Missing(
                     check,
                     "Prompts that reach the limit can wedge a server: left out, on a pool of any size, until "
-                    "consent is given (under Active probes).",
+                    "consent is given (in the deployment’s Settings).",
                 )
             )
     return missing

@@ -189,6 +189,11 @@ class DeploymentStatus:
         return [now for now in every if now.counts and now.verdict is Verdict.FAIL]
 
     @property
+    def warning(self) -> list[CheckNow]:
+        """Checks that count and carry a warning beside their verdict: `warn` says only that there are any."""
+        return [now for now in (*self.checks.values(), *self.nodes) if now.counts and now.warn]
+
+    @property
     def since(self) -> datetime | None:
         """Since when the checks that decide the verdict have said so; None when one never ran."""
         every = (*self.checks.values(), *self.nodes)

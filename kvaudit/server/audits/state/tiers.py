@@ -172,7 +172,7 @@ def _next(facts: Facts, gravest: CheckNow | None) -> NextStep:
         return NextStep(f"Open incident {facts.incident}", f"/incidents/{facts.incident}/")
     if gravest is not None and gravest.run_id is not None:
         return NextStep("See what failed", f"/runs/{gravest.run_id}/#check-{quote(gravest.check, safe='')}")
-    return NextStep("Run the checks", f"/d/{facts.slug}/#checks")
+    return NextStep("Run the checks", f"/d/{facts.slug}/checks/")
 
 
 def _names(counted: Iterable[CheckNow], verdict: Verdict) -> list[str]:

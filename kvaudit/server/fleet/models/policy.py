@@ -117,7 +117,7 @@ class PauseQuerySet(IntervalQuerySet["Pause"]):
 
 
 class Pause(Interval):
-    """Active probes are paused, for one deployment or (without one) for the whole fleet."""
+    """Active checks are paused, for one deployment or (without one) for the whole fleet."""
 
     deployment = models.ForeignKey(
         Deployment, on_delete=models.PROTECT, related_name="pauses", null=True, blank=True

@@ -67,7 +67,8 @@ def _cells(row: MatrixRow, columns: Sequence[Item], home: str, end: str, now: da
         key, label = _escaped(item.key), _escaped(f"{item.key} {item.title}")
         extra = ""
         if cell.warn and status is Status.PASS:
-            extra = '<span class="warn">warning</span>'
+            named = ", ".join(dict.fromkeys(each.check for each in cell.intervals if each.warn))
+            extra = f'<span class="warn">warning: {_escaped(named)}</span>'
         elif cell.leak and cell.waiver is not None:
             extra = '<span class="warn">not waivable</span>'
         elif status in (Status.WAIVED, Status.ATTESTED) and cell.until is not None:

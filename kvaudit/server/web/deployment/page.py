@@ -1,8 +1,9 @@
-"""The Deployment page: how it stands and why, what its nodes said, what changed, what is missing."""
+"""The Deployment pages: an overview of what is, why and what to do, and a tab for each further question. Each asks
+only for what it shows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +13,10 @@ from kvaudit.server.audits.schedule.defaults import Missing as WaitingCheck
 from kvaudit.server.audits.schedule.defaults import missing_for
 from kvaudit.server.audits.state import standing
 from kvaudit.server.audits.state.deployment_status import CheckNow, DeploymentStatus
-from kvaudit.server.audits.state.status import status_of
-from kvaudit.server.audits.state.tiers import Assessment
-from kvaudit.server.fleet.models import Consent, Deployment, FingerprintChange, Node, NodeSnapshot, Pause
+from kvaudit.server.fleet.models import Deployment, FingerprintChange, Node, NodeSnapshot
 from kvaudit.server.fleet.session_approval import held_back
-from kvaudit.server.incidents.assessments import assessment
 from kvaudit.server.web.kit.parts import checks
 from kvaudit.server.web.kit.parts.accumulated_evidence import AccumulatedEvidence, accumulated_of
-from kvaudit.server.web.kit.parts.audit_kinds import able_active
 from kvaudit.server.web.kit.parts.leak_explanation import Mechanism, mechanism_of
 from kvaudit.server.web.kit.parts.pool_bar import PoolBar, from_measures
 from kvaudit.server.web.kit.parts.readings import ReadingLine, main_lines, notes, other_lines
@@ -27,6 +24,7 @@ from kvaudit.server.web.kit.parts.run_progress import waiting
 
 RECENT_RUNS = 15
 RECENT_CHANGES = 8
+MOST_STEPS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,69 +60,68 @@ class RunLine:
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentPage:
-    deployment: Deployment
-    status: DeploymentStatus
-    said: Assessment
-    mechanism: Mechanism | None  # behind a fail
-    checks: Sequence[CheckRow]
+class Overview:
+    """What is, why, and what to do. ``steps`` are the failing checks' own next steps, ``evidence`` the run to look at
+    first."""
+
+    mechanism: Mechanism | None
     bar: PoolBar | None
-    evidence: AccumulatedEvidence | None  # of the canary's runs
-    nodes: Sequence[NodeRow]
-    changes: Sequence[FingerprintChange]
-    plans: Sequence[Plan]
-    runs: Sequence[RunLine]
-    pending: Run | None
+    steps: Sequence[str]
+    evidence: int | None
     missing: Sequence[Missing]
-    active_checks: Sequence[str]  # those that could be asked for now
-    consent: Consent | None
-    pauses: Sequence[Pause]  # of this deployment and of the whole fleet
-
-    @property
-    def may_qualify(self) -> bool:
-        """Whether the boundary lacks evidence that an audit without traffic could bring now."""
-        lacks = self.evidence is not None and not self.evidence.qualified
-        return lacks and any(check in standing.ACCUMULATING for check in self.active_checks)
-
-    @property
-    def suspended(self) -> bool:
-        return any(pause.suspended for pause in self.pauses)
-
-    @property
-    def paused_here(self) -> bool:
-        return any(pause.deployment_id for pause in self.pauses)
+    more_missing: int
 
 
-def deployment_page(deployment: Deployment) -> DeploymentPage:
-    status = status_of(deployment)
+@dataclass(frozen=True, slots=True)
+class ChecksTab:
+    checks: Sequence[CheckRow]
+    missing: Sequence[Missing]
+    evidence: AccumulatedEvidence | None  # of the canary's runs
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTab:
+    runs: Sequence[RunLine]
+    changes: Sequence[FingerprintChange]
+
+
+def overview(deployment: Deployment, status: DeploymentStatus) -> Overview:
     results = _results(status)
-    nodes = _nodes(deployment)
-    waiting = missing_for(deployment)
-    plans = list(Plan.objects.for_deployment(deployment).order_by("name", "pk"))
-    consent = Consent.objects.current().filter(deployment=deployment).first()
-    runs = list(Run.objects.of(deployment).select_related("plan", "actor").before(None)[:RECENT_RUNS])
+    found = missing(deployment, status)
     pool = status.checks.get("pool")
-    measures = results[pool.result_id].measures if pool and pool.result_id in results else None
-    return DeploymentPage(
-        deployment=deployment,
-        status=status,
-        said=assessment(deployment, status),
+    failing = status.failing
+    steps = [results[now.result_id].next_step for now in failing if now.result_id in results]
+    return Overview(
         mechanism=_mechanism(status, results),
-        checks=[_check_row(now, results) for now in status.checks.values()],
-        bar=from_measures(measures),
-        evidence=_accumulated(status, results),
-        nodes=nodes,
-        changes=list(
-            FingerprintChange.objects.filter(deployment=deployment).select_related("node")[:RECENT_CHANGES]
-        ),
-        plans=plans,
-        runs=_run_lines(runs),
-        pending=_pending(runs, status),
-        missing=[*missing(status, nodes, plans, waiting), *_held(deployment)],
-        active_checks=able_active(deployment, waiting),
-        consent=consent,
-        pauses=list(Pause.objects.current().applying_to(deployment)),
+        bar=from_measures(results[pool.result_id].measures if pool and pool.result_id in results else None),
+        steps=list(dict.fromkeys(filter(None, steps)))[:MOST_STEPS],
+        evidence=next((now.run_id for now in failing if now.run_id), None),
+        missing=found[:MOST_STEPS],
+        more_missing=max(0, len(found) - MOST_STEPS),
     )
+
+
+def checks_tab(deployment: Deployment, status: DeploymentStatus) -> ChecksTab:
+    results = _results(status)
+    rows = [_check_row(now, results) for now in status.checks.values()]
+    return ChecksTab(rows, missing(deployment, status), _accumulated(status, results))
+
+
+def history_tab(deployment: Deployment) -> HistoryTab:
+    runs = list(Run.objects.of(deployment).select_related("plan", "actor").before(None)[:RECENT_RUNS])
+    changes = FingerprintChange.objects.filter(deployment=deployment).select_related("node")
+    return HistoryTab(_run_lines(runs), list(changes[:RECENT_CHANGES]))
+
+
+def pending(deployment: Deployment, status: DeploymentStatus) -> Run | None:
+    """What is worth following live: a running audit before one that waits; none that is for later."""
+    under_way = Run.objects.of(deployment).filter(state__in=(RunState.QUEUED, RunState.RUNNING))
+    now = list(under_way.filter(not_before__lte=status.moment).order_by("-id")[:RECENT_RUNS])
+    return min(now, key=lambda run: run.state != RunState.RUNNING, default=None)
+
+
+def plans_for(deployment: Deployment) -> list[Plan]:
+    return list(Plan.objects.for_deployment(deployment).order_by("name", "pk"))
 
 
 def _run_lines(runs: Sequence[Run]) -> list[RunLine]:
@@ -132,18 +129,14 @@ def _run_lines(runs: Sequence[Run]) -> list[RunLine]:
     return [RunLine(run, waiting(run, running) if run.state == RunState.QUEUED else "") for run in runs]
 
 
-def _pending(runs: Sequence[Run], status: DeploymentStatus) -> Run | None:
-    """What is worth following live: a running audit before one that waits; none that is for later."""
-    now = [run for run in runs if not run.ended and run.not_before <= status.moment]
-    return min(now, key=lambda run: run.state != RunState.RUNNING, default=None)
-
-
-def _results(status: DeploymentStatus) -> dict[int | None, Result]:
+def _results(status: DeploymentStatus) -> Mapping[int | None, Result]:
     ids = [now.result_id for now in (*status.checks.values(), *status.nodes) if now.result_id]
     return {result.pk: result for result in Result.objects.filter(pk__in=ids)}
 
 
-def _accumulated(status: DeploymentStatus, results: dict[int | None, Result]) -> AccumulatedEvidence | None:
+def _accumulated(
+    status: DeploymentStatus, results: Mapping[int | None, Result]
+) -> AccumulatedEvidence | None:
     """None where it has expired: it was of a build, or of weeks, that are over."""
     found = (
         accumulated_of(results.get(now.result_id))
@@ -153,14 +146,14 @@ def _accumulated(status: DeploymentStatus, results: dict[int | None, Result]) ->
     return next(filter(None, found), None)
 
 
-def _mechanism(status: DeploymentStatus, results: dict[int | None, Result]) -> Mechanism | None:
+def _mechanism(status: DeploymentStatus, results: Mapping[int | None, Result]) -> Mechanism | None:
     if status.verdict is not Verdict.FAIL:
         return None
     standing = [results.get(now.result_id) for now in status.checks.values() if not now.expired]
     return mechanism_of(each for each in standing if each is not None)
 
 
-def _check_row(now: CheckNow, results: dict[int | None, Result]) -> CheckRow:
+def _check_row(now: CheckNow, results: Mapping[int | None, Result]) -> CheckRow:
     result = results.get(now.result_id)
     return CheckRow(
         now=now,
@@ -171,7 +164,7 @@ def _check_row(now: CheckNow, results: dict[int | None, Result]) -> CheckRow:
     )
 
 
-def _nodes(deployment: Deployment) -> list[NodeRow]:
+def nodes_of(deployment: Deployment) -> list[NodeRow]:
     rows = []
     for node in Node.objects.current().filter(deployment=deployment).with_snapshot():
         snapshots: list[NodeSnapshot] = getattr(node, "current_snapshots", [])
@@ -182,16 +175,23 @@ def _nodes(deployment: Deployment) -> list[NodeRow]:
     return sorted(rows, key=lambda row: (order.get(row.node.role, 2), row.node.name))
 
 
-def missing(
+def missing(deployment: Deployment, status: DeploymentStatus) -> list[Missing]:
+    """What stands between this deployment and a full judgement, most basic first."""
+    found = _missing(status, nodes_of(deployment), plans_for(deployment), missing_for(deployment))
+    return [*found, *_held(deployment)]
+
+
+def _missing(
     status: DeploymentStatus, nodes: Sequence[NodeRow], plans: Sequence[Plan], waiting: Sequence[WaitingCheck]
 ) -> list[Missing]:
-    """What stands between this deployment and a full judgement, most basic first."""
     found: list[Missing] = []
     if not nodes:
         found.append(Missing("No node is listed.", "Import the deployment with its nodes."))
     unread = [row.node.name for row in nodes if row.snapshot is None]
     if unread:
-        found.append(Missing(f"Never read: {_some(unread)}.", "Audit now, then see why the read failed."))
+        found.append(
+            Missing(f"Never read: {_some(unread)}.", "Run the passive checks, then see why the read failed.")
+        )
     if not any(plan.enabled for plan in plans):
         found.append(
             Missing("No enabled plan selects it.", "Add it to a plan: nothing is audited on schedule.")

@@ -10,6 +10,11 @@ from kvaudit.server.web.deployment.session_plan import views as session_plan
 
 urlpatterns = [
     path("d/<slug:slug>/", deployment.deployment, name="deployment"),
+    path("d/<slug:slug>/checks/", deployment.checks, name="deployment-checks"),
+    path("d/<slug:slug>/capacity/", deployment.capacity, name="deployment-capacity"),
+    path("d/<slug:slug>/history/", deployment.history, name="deployment-history"),
+    path("d/<slug:slug>/nodes/", deployment.nodes, name="deployment-nodes"),
+    path("d/<slug:slug>/settings/", deployment.settings, name="deployment-settings"),
     path("d/<slug:slug>/figures/<slug:name>/", figures.figure, name="figure"),
     path("d/<slug:slug>/events/", figures.deployment_events, name="deployment-events"),
     path("d/<slug:slug>/gate/", gate.gate, name="gate"),

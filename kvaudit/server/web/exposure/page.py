@@ -22,6 +22,13 @@ CSS = {
     SpanStatus.DANGER: "danger",
     SpanStatus.BOUNDED: "bounded",
 }
+WORDS = {
+    SpanStatus.UNTESTED: "not tested",
+    SpanStatus.LEAKING: "shown leaking",
+    SpanStatus.DANGER: "danger zone open",
+    SpanStatus.BOUNDED: "no leak found within the bound",
+}
+"""What people read; files keep the values."""
 FILLS = {"untested": "url(#hatch-unsure)", "danger": "url(#hatch-danger)"}  # drawn in kit/shapes.html
 VERDICTS = {
     SpanStatus.UNTESTED: "inconclusive",
@@ -32,8 +39,8 @@ VERDICTS = {
 MEANING = {
     SpanStatus.UNTESTED: "No valid pass of canary and rejection on one fingerprint covers this time, and nothing was "
     "found: not known.",
-    SpanStatus.LEAKING: "A check saw foreign text, or answers that did not come from their prompts; nothing has shown "
-    "since that it ended.",
+    SpanStatus.LEAKING: "A check saw foreign text, or answers that did not come from their prompts, until the same "
+    "check said otherwise or the configuration changed.",
     SpanStatus.DANGER: "Prompts longer than the pool would be accepted and reach the path that leaks, and nothing has "
     "shown that it ended. Whether any came, a request log tells.",
     SpanStatus.BOUNDED: "Canary and rejection passed on this fingerprint; they bound the rate of leaks, they do not "
@@ -69,7 +76,7 @@ class BarPiece:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    standing: SpanStatus
+    word: str
     verdict: str
     time: timedelta
     share: str
@@ -124,7 +131,7 @@ def sentence(statement: Statement, logs: Sequence[RequestLog] = ()) -> str:
         met = f"{_unseen(statement, SpanStatus.LEAKING)} {_met(statement, logs)}"
         if danger := statement.time(SpanStatus.DANGER):
             met += f" For another {_time(danger)} the danger zone was open.{_unseen(statement, SpanStatus.DANGER)}"
-        return f"It was shown leaking for {leaking}.{met}{gap}"
+        return f"It was shown leaking for {leaking}. {_ended(statement)}{met}{gap}"
     if statement.worst is SpanStatus.DANGER:
         return (
             f"Possibly: the danger zone was open for {_time(statement.time(SpanStatus.DANGER))}; "
@@ -133,8 +140,29 @@ def sentence(statement: Statement, logs: Sequence[RequestLog] = ()) -> str:
     if statement.worst is SpanStatus.UNTESTED:
         bounded = statement.time(SpanStatus.BOUNDED)
         rest = f" For the other {_time(bounded)} {_bounded(statement)}" if bounded else ""
-        return f"Not known: {_time(untested)} ({share}) of this window is untested.{rest}"
+        return f"Not known: {_time(untested)} ({share}) of this window is not tested.{rest}"
     return f"Not shown at any time: throughout, {_bounded(statement)} That is a bound, not a no."
+
+
+def ended_by(statement: Statement) -> Span | None:
+    """The first valid pass after the last time that it was shown leaking; None where nothing shows an end."""
+    last = max((span.end for span in statement.spans if span.standing is SpanStatus.LEAKING), default=None)
+    if last is None:
+        return None
+    after = (s for s in statement.spans if s.start >= last and s.standing is SpanStatus.BOUNDED)
+    return min(after, key=lambda span: span.start, default=None)
+
+
+def _ended(statement: Statement) -> str:
+    """When the leak ended and which run shows it, or that nothing does."""
+    last = max(span.end for span in statement.spans if span.standing is SpanStatus.LEAKING)
+    after = ended_by(statement)
+    if after is not None:
+        by = f": run {after.run} found no leak within its bound" if after.run else ""
+        return f"It had ended by {_minute(after.start)}{by}."
+    if last >= statement.until:
+        return "Nothing has shown that it ended."
+    return f"That went on until {_minute(last)}; no valid pass of canary and rejection covers the time since."
 
 
 def _met(statement: Statement, logs: Sequence[RequestLog]) -> str:
@@ -194,7 +222,14 @@ def _share(statement: Statement, standing: SpanStatus) -> str:
 def totals(statement: Statement) -> list[Total]:
     """Gaps first."""
     return [
-        Total(each, VERDICTS[each], statement.time(each), _share(statement, each), MEANING[each], CSS[each])
+        Total(
+            WORDS[each],
+            VERDICTS[each],
+            statement.time(each),
+            _share(statement, each),
+            MEANING[each],
+            CSS[each],
+        )
         for each in SpanStatus
     ]
 
@@ -218,20 +253,21 @@ def pieces(statement: Statement) -> list[BarPiece]:
 
 def _title(span: Span) -> str:
     start, end = (f"{timezone.localtime(each):%Y-%m-%d %H:%M}" for each in (span.start, span.end))
-    return f"{span.standing}, {start} to {end}: {why(span)}"
+    return f"{WORDS[span.standing]}, {start} to {end}: {why(span)}"
 
 
 def described(statement: Statement) -> str:
     """What the bar shows, for those who do not see it."""
-    return ", ".join(f"{total.standing} {total.share}" for total in totals(statement))
+    return ", ".join(f"{total.word} {total.share}" for total in totals(statement))
 
 
-def rows(statement: Statement) -> Sequence[tuple[Span, str, str, str]]:
-    """The table twin, in order of time: span, style of its mark, why, what its bound reads."""
+def rows(statement: Statement) -> Sequence[tuple[Span, str, str, str, str]]:
+    """The table twin, in order of time: span, style of its mark, its word, why, what its bound reads."""
     return [
         (
             span,
             VERDICTS[span.standing],
+            WORDS[span.standing],
             why(span),
             "" if span.bound is None else f"{span.bound:.2%}".replace("%", "\u00a0%"),
         )

@@ -34,6 +34,7 @@ def exposure(request: SignedIn, slug: str) -> HttpResponse:
         "window": window,
         "statement": statement,
         "sentence": table.sentence(statement, logs),
+        "ended_by": table.ended_by(statement),
         "verdict": table.VERDICTS[statement.worst],
         "totals": table.totals(statement),
         "pieces": table.pieces(statement),

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from html import escape
+from urllib.parse import quote
 
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
+from kvaudit.auditor import checks
+from kvaudit.server.audits.state.deployment_status import CheckNow
 from kvaudit.server.web.fleet.page import Build, FleetRow, IncidentMark
 from kvaudit.server.web.kit import badges, times, untrusted
 from kvaudit.server.web.kit.parts import pool_bar
@@ -26,6 +29,7 @@ def drawn(row: FleetRow, now: datetime) -> SafeString:
     )
 
 
+MOST_WARNINGS = 2
 _UNREAD = '<span class="unknown">not read yet</span>'
 
 
@@ -52,8 +56,18 @@ def _status(row: FleetRow, now: datetime) -> str:
         lines.append(
             f'<div class="small"><a href="{escape(said.next_step.address)}">{escape(said.next_step.label)}</a></div>'
         )
-    warning = ' <span class="warn">warning</span>' if row.status.warn else ""
-    return f"{badges.of_tier(said.tier)}{warning}{''.join(lines)}"
+    lines += map(_warning, row.status.warning[:MOST_WARNINGS] if row.status.warn else ())
+    return f"{badges.of_tier(said.tier)}{''.join(lines)}"
+
+
+def _warning(now: CheckNow) -> str:
+    """What warns, in its own words, and where it says so."""
+    named = f"{untrusted.inline(checks.label(now.check), 40)}: {untrusted.inline(now.summary, 160)}"
+    said = f'<span class="warn">warning</span> {named}'
+    if now.run_id is None:
+        return f'<div class="small">{said}</div>'
+    address = f"{reverse('run', args=[now.run_id])}#check-{quote(now.check, safe='')}"
+    return f'<div class="small">{said} <a href="{escape(address)}">run {now.run_id}</a></div>'
 
 
 def _incident(mark: IncidentMark) -> str:
@@ -68,7 +82,7 @@ def _controls(row: FleetRow) -> str:
     if row.controls is None:
         return '<span class="unknown">unknown</span>'
     met, total = row.controls
-    address = reverse("deployment", args=[row.slug])
+    address = reverse("deployment-checks", args=[row.slug])
     return f'<a href="{escape(address)}#checklist">{met} of {total}</a>'
 
 

@@ -15,8 +15,9 @@ from django.http import QueryDict
 from django.shortcuts import get_object_or_404
 
 from kvaudit.server.accounts.models import User
+from kvaudit.server.audits.services import AuditProblem, audit_now
 from kvaudit.server.checklists.attestations import File
-from kvaudit.server.incidents import action_enforcement, postmortem, quarantine, restore
+from kvaudit.server.incidents import action_enforcement, postmortem, quarantine, restore, restore_gate
 from kvaudit.server.incidents import impact as counting
 from kvaudit.server.incidents.models import Incident, TimelineEvent
 from kvaudit.server.incidents.transitions import IncidentProblem
@@ -101,6 +102,18 @@ def _fix(posted: Posted) -> str:
 def _replay(posted: Posted) -> str:
     replay = restore.replay(incident=posted.incident, actor=posted.actor)
     return f"The reproduction is queued as run {replay.run_id}."
+
+
+def _run(posted: Posted) -> str:
+    """The checks of one condition of the restore gate, now."""
+    checks = restore_gate.CHECKS_OF.get(posted.post.get("key", ""))
+    if checks is None:
+        raise IncidentProblem("That condition is met by no check.")
+    try:
+        run = audit_now(deployment=posted.incident.deployment, actor=posted.actor, checks=checks)
+    except AuditProblem as problem:
+        raise IncidentProblem(str(problem)) from None
+    return f"{', '.join(checks)} is queued as run {run.pk}."
 
 
 def _upload(posted: Posted) -> str:
@@ -205,13 +218,14 @@ _APPROVAL = _reasons("decide", "Reason", 1_000)
 
 ACTS: Mapping[str, Act] = {
     "mitigate": Act(
-        "next", _mitigate, _reasons("mitigate", "What keeps tenants out of danger now", 1_000), "reason"
+        "state", _mitigate, _reasons("mitigate", "What keeps tenants out of danger now", 1_000), "reason"
     ),
     "quarantine": Act(
-        "next", _quarantine, _reasons("quarantine", "Why it must not take traffic", 1_000), "reason"
+        "state", _quarantine, _reasons("quarantine", "Why it must not take traffic", 1_000), "reason"
     ),
-    "fix": Act("gate", _fix, _simple(forms.FixForm, "fix"), "description"),
-    "replay": Act("gate", _replay),
+    "fix": Act("state", _fix, _simple(forms.FixForm, "fix"), "description"),
+    "replay": Act("state", _replay),
+    "run": Act("state", _run),
     "upload": Act("gate", _upload, _simple(forms.ResultForm, "result"), "file"),
     "ask-override": Act(
         "gate",
@@ -226,7 +240,7 @@ ACTS: Mapping[str, Act] = {
     ),
     "approve": Act("gate", _decide(True), _APPROVAL, "reason", row="override"),
     "refuse": Act("gate", _decide(False), _APPROVAL, "reason", row="override"),
-    "release": Act("gate", _release),
+    "release": Act("state", _release),
     "close": Act("state", _close),
     "event": Act("timeline", _event, _simple(forms.EventForm, "event"), "text", row="replaces"),
     "withdraw-event": Act("timeline", _withdraw_event),

@@ -29,6 +29,7 @@ from kvaudit.server.incidents.models import (
     TimelineEvent,
 )
 from kvaudit.server.incidents.restore_facts import facts_of
+from kvaudit.server.web.incidents.stages import Course, Now, now_of
 from kvaudit.server.web.kit import listing
 from kvaudit.server.web.kit.listing import Page, choice, keyset_page, position, text
 from kvaudit.server.web.kit.markdown import render
@@ -99,6 +100,7 @@ class IncidentPage:
     items: Sequence[Item]
     gate: Sequence[restore_gate.Requirement]
     gate_open: bool
+    now: Now
     fixes: Sequence[Any]
     replays: Sequence[Any]
     external: Sequence[Any]
@@ -122,6 +124,10 @@ def incident_page(incident: Incident) -> IncidentPage:
     items = list(incident.action_items.select_related("owner").prefetch_related("changes"))
     standing = action_enforcement.enforcements(incident.deployment, [item.enforced_by for item in items])
     events, withdrawn = _lines(TimelineEvent, incident)
+    held = Quarantine.objects.of(incident.deployment).first()
+    fixes = list(incident.fixes.select_related("fixer"))
+    override = restore.usable_override(incident, facts.fingerprint)
+    hindrances = postmortem.hindrances(incident) if incident.is_open else []
     impact, _ = _lines(ImpactLine, incident)
     return IncidentPage(
         incident=incident,
@@ -132,7 +138,7 @@ def incident_page(incident: Incident) -> IncidentPage:
             [citation.result.next_step for citation in citations],
             stopped=any(citation.result.measures.get("wedged") for citation in citations),
         ),
-        quarantine=Quarantine.objects.of(incident.deployment).first(),
+        quarantine=held,
         sections=[
             Section(
                 name, heading, render(getattr(incident, name), headings_from=2), not getattr(incident, name)
@@ -150,14 +156,24 @@ def incident_page(incident: Incident) -> IncidentPage:
         items=[Item(item, standing.get(item.enforced_by), list(item.changes.all())) for item in items],
         gate=asked,
         gate_open=all(each.met for each in asked),
-        fixes=list(incident.fixes.select_related("fixer")),
+        now=now_of(
+            Course(
+                state=incident.state,
+                quarantined=held is not None,
+                fixed=bool(fixes),
+                gate=asked,
+                override=override is not None,
+                hindrances=len(hindrances),
+            )
+        ),
+        fixes=fixes,
         replays=list(incident.replays.select_related("run", "original")),
         external=list(incident.external_results.select_related("uploader")),
         overrides=list(incident.overrides.select_related("requester", "decided_by")),
-        usable_override=restore.usable_override(incident, facts.fingerprint),
+        usable_override=override,
         releases=list(incident.releases.select_related("released_by", "override").prefetch_related("runs")),
         transitions=list(incident.transitions.all()),
-        hindrances=postmortem.hindrances(incident) if incident.is_open else [],
+        hindrances=hindrances,
         mechanism=mechanism_until(
             incident.deployment_id, max(citation.result.run_id for citation in citations)
         )

@@ -1,4 +1,4 @@
-"""Active probes: pause and resume them, give and withdraw consent to long prompts. Each act is recorded."""
+"""Active checks: pause and resume them, give and withdraw consent to long prompts. Each act is recorded."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from kvaudit.server.web.plans.forms import PauseForm
 NOT_YOURS = "Probes are paused and resumed by operators; consent is given by approvers."
 
 WORDS = {
-    "pause": "Pause active probes",
-    "resume": "Resume active probes",
+    "pause": "Pause active checks",
+    "resume": "Resume active checks",
     "consent": "Give consent to prompts at the boundary",
     "withdraw": "Withdraw the consent",
 }
@@ -39,7 +39,7 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
     require(request.user, ability[act], deployment.team, NOT_YOURS)
 
     def again() -> HttpResponse:
-        back = reverse("deployment", args=[slug])
+        back = reverse("deployment-settings", args=[slug])
         return alone(request, form, title=WORDS[act], act=(act, WORDS[act]), back=back, section="fleet")
 
     if not form.is_valid():
@@ -47,7 +47,7 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
     reason = form.cleaned_data["reason"]
     if act == "pause":
         services.pause_probes(actor=request.user, deployment=deployment, reason=reason)
-        said = "Active probes are paused; one that is on its way stops before its next request."
+        said = "Active checks are paused; one that is on its way stops before its next request."
     elif act == "resume":
         try:
             suspension.resume(actor=request.user, deployment=deployment, reason=reason)
@@ -55,16 +55,16 @@ def of_deployment(request: SignedIn, slug: str) -> HttpResponse:
             form.fields["reason"].required = True  # and not called optional
             form.add_error("reason", str(problem))
             return again()
-        said = "Active probes may run again in their windows."
+        said = "Active checks may run again in their windows."
     elif act == "consent":
         services.give_consent(deployment=deployment, actor=request.user, reason=reason)
         ensure_default_plans(deployment=deployment, actor=request.user)
         said = "Consent to prompts at the boundary is recorded."
     else:
         services.withdraw_consent(deployment=deployment, actor=request.user)
-        said = "Consent is withdrawn: Audit with prompts leaves out rejection, coherence and canary."
+        said = "Consent is withdrawn: Run active checks leaves out rejection, coherence and canary."
     messages.success(request, said)
-    return redirect("deployment", slug)
+    return redirect("deployment-settings", slug)
 
 
 @page("POST")
@@ -86,5 +86,5 @@ def of_fleet(request: SignedIn) -> HttpResponse:
             )
         reason = form.cleaned_data["reason"]
         services.pause_probes(actor=request.user, reason=reason)
-        messages.success(request, "Active probes of the whole fleet are paused, before their next request.")
+        messages.success(request, "Active checks of the whole fleet are paused, before their next request.")
     return redirect("plans")

@@ -1,4 +1,4 @@
-"""Audit now: an operator asks for a run outside the schedule."""
+"""Run passive checks: an operator asks for a run outside the schedule."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def _probes(user: User) -> SettingLine:
     several = f"{_n(found['some'], 'deployment')} paused"
     state = "paused everywhere" if found["fleet"] else several if found["some"] else "not paused"
     return SettingLine(
-        "Pause of active probes",
+        "Pause of active checks",
         "Stops every check that sends prompts before its next request.",
         state,
         f"{reverse('plans')}#probes",
@@ -160,7 +160,11 @@ def _channels(user: User, now: datetime) -> SettingLine:
     last = tried.order_by("-created_at").values("state", "sent_at", "created_at").first()
     if not found["all"]:
         return SettingLine(
-            "Channels", about, "none, so nobody is told", reverse("settings-channels"), attention=True
+            "Channels",
+            about,
+            "alerts are off: no channel configured",
+            reverse("settings-channels"),
+            attention=True,
         )
     state = _n(found["all"], "channel") + _off(found["off"])
     failed = last is not None and last["state"] != Delivery.SENT

@@ -16,7 +16,7 @@ def failing(check: str, severity: str = "critical", run: int | None = 7) -> Chec
     return CheckNow(check, Verdict.FAIL, Verdict.FAIL, severity=severity, summary=summary, run_id=run)
 
 
-RUN = NextStep("Run the checks", "/d/chat/#checks")
+RUN = NextStep("Run the checks", "/d/chat/checks/")
 CASES: list[tuple[str, dict[str, Any], Tier, str, NextStep | None]] = [
     ("all is well", {}, Tier.OK, MEANS[Tier.OK], None),
     ("well, and an incident is closed over it", {"incident": 3}, Tier.OK, MEANS[Tier.OK], None),

@@ -16,10 +16,12 @@ from tests.server.web.pages import page_text
 
 PASS = dict.fromkeys(builders.REQUIRED, "pass")
 PATH = "/d/chat-large/"
+TABS = ("", "checks/", "capacity/", "history/", "exposure/", "nodes/", "settings/")
+PAGES = [f"{PATH}{tab}" for tab in TABS]
 
 
-def text_of(client) -> str:
-    answer = client.get(PATH)
+def text_of(client, tab: str = "") -> str:
+    answer = client.get(f"{PATH}{tab}")
     assert answer.status_code == 200
     return page_text(answer)
 
@@ -34,7 +36,7 @@ def test_the_status_sentence_says_risk_and_reason(people, pair):
     page = text_of(people.viewer)
     assert "Unsafe Failing: pool." in plain(page)
     assert "they reach the rejection path that leaks" in page
-    assert f"/runs/{run.pk}/#check-pool" in page, "one click from the verdict to its evidence"
+    assert f"/runs/{run.pk}/#check-pool" in page, "one click from the status to its evidence"
 
 
 def test_what_was_shown_is_told_before_what_could_happen(people, pair):
@@ -59,11 +61,11 @@ def test_expired_evidence_is_said(people, pair):
     builders.a_state(pair, PASS, expired=True)
     page = text_of(people.viewer)
     assert "Not verified Expired: " in plain(page)
-    assert "was pass, expired" in page
+    assert "was pass, expired" in text_of(people.viewer, "checks/")
 
 
 def test_readings_carry_source_and_state(people, pair):
-    page = text_of(people.viewer)
+    page = text_of(people.viewer, "nodes/")
     assert "GET /v1/loads loads[].max_total_num_tokens" in page
     assert "2,040,000" in page
     assert "max_req_input_len is absent" in page
@@ -72,7 +74,7 @@ def test_readings_carry_source_and_state(people, pair):
 
 def test_a_capacity_change_is_shown_field_by_field(people, pair):
     builders.a_change(pair.nodes.first())
-    page = text_of(people.viewer)
+    page = text_of(people.viewer, "history/")
     assert "expires evidence" in page
     assert "0.5.22" in page
     assert "681,280" in page
@@ -80,15 +82,15 @@ def test_a_capacity_change_is_shown_field_by_field(people, pair):
 
 def test_a_plan_says_when_it_is_next(people, pair):
     builders.a_plan(pair, name="hourly sweep", next_due=timezone.now() + timedelta(minutes=40, seconds=30))
-    page = text_of(people.viewer)
+    page = text_of(people.viewer, "settings/")
     assert "hourly sweep" in page
     assert "in 40 min" in page
 
 
 def test_strangers_get_a_404_and_readers_no_button(people, pair):
     assert people.stranger.get(PATH).status_code == 404
-    assert "Audit now" not in text_of(people.viewer)
-    assert "Audit now" in text_of(people.operator)
+    assert "Run passive checks" not in text_of(people.viewer)
+    assert "Run passive checks" in text_of(people.operator)
 
 
 def test_audit_now_is_for_operators(people, pair):
@@ -115,7 +117,7 @@ def test_audit_now_from_a_live_page_answers_with_the_live_part(people, pair):
 
 def test_a_retired_deployment_cannot_be_audited(people, pair):
     type(pair).objects.filter(pk=pair.pk).update(retired_at=timezone.now())
-    assert "Audit now" not in text_of(people.operator)
+    assert "Run passive checks" not in text_of(people.operator)
     answer = people.operator.post(f"{PATH}audit/", follow=True)
     assert "is retired" in page_text(answer)
     assert not Run.objects.exists()
@@ -130,7 +132,7 @@ def test_hostile_text_from_engines_stays_text(people, pair, evil):
     node.snapshots.update(current=False)
     builders.a_snapshot(node, version="9", notes=[evil], settings={evil[:50]: builders.reading(evil, evil)})
     builders.a_change(node, diff=[{"name": evil[:50], "before": evil, "after": evil, "significant": True}])
-    for path in (PATH, "/", f"/runs/{run.pk}/"):
+    for path in (*PAGES, "/", f"/runs/{run.pk}/"):
         answer = people.auditor.get(path)
         assert answer.status_code == 200
         assert b"<script>alert" not in answer.content
@@ -141,23 +143,37 @@ def test_hostile_text_from_engines_stays_text(people, pair, evil):
 def test_facts_of_any_shape_are_survived(people, pair, facts):
     node = pair.nodes.first()
     node.snapshots.update(facts=facts)
-    assert "unknown" in text_of(people.viewer)
+    assert "unknown" in text_of(people.viewer, "nodes/")
+    assert "Never read" not in text_of(people.viewer)
 
 
-def test_queries_do_not_grow_with_nodes(people, pair):
-    few = _queries(people.operator)
+@pytest.mark.parametrize("tab", TABS)
+def test_every_tab_leads_to_every_other_and_says_which_it_is(people, pair, tab):
+    bar = re.search(r'<nav class="tabs".*?</nav>', text_of(people.viewer, tab), re.S)
+    assert bar
+    assert re.findall(r'href="([^"]+)"', bar[0]) == PAGES
+    assert re.findall(r'href="([^"]+)" aria-current="page"', bar[0]) == [f"{PATH}{tab}"]
+    assert people.stranger.get(f"{PATH}{tab}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("tab", "most"),
+    [("", 36), ("checks/", 36), ("capacity/", 22), ("history/", 26), ("nodes/", 18), ("settings/", 22)],
+)
+def test_queries_do_not_grow_with_nodes(people, pair, tab, most):
+    few = _queries(people.operator, tab)
     for number in range(10):
         node = pair.nodes.create(name=f"decode-{number + 1}", url="http://127.0.0.1:9/x", role="decode")
         builders.a_snapshot(node)
         builders.a_run(pair, PASS)
-    assert _queries(people.operator) <= few + 1, "a finished run adds its results once"
-    assert few <= 39
+    assert _queries(people.operator, tab) <= few + 1, "a finished run adds its results once"
+    assert few <= most
 
 
-def _queries(client) -> int:
-    client.get(PATH)
+def _queries(client, tab: str) -> int:
+    client.get(f"{PATH}{tab}")
     with CaptureQueriesContext(connection) as seen:
-        client.get(PATH)
+        client.get(f"{PATH}{tab}")
     return len(seen)
 
 
@@ -175,11 +191,15 @@ def test_the_running_audit_is_followed_before_one_that_waits(people, pair):
 
 def test_a_cancelled_run_is_listed_as_one(people, pair):
     builders.a_run(pair, {"pool": "error"}, state="cancelled")
-    recent = text_of(people.viewer).partition('aria-label="Recent runs"')[2].partition("</table>")[0]
+    recent = (
+        text_of(people.viewer, "history/").partition('aria-label="Recent runs"')[2].partition("</table>")[0]
+    )
     assert "cancelled</span>" in recent
     assert "verdict-error" not in recent
     builders.a_run(pair, {"pool": "fail"}, state="cancelled")
-    recent = text_of(people.viewer).partition('aria-label="Recent runs"')[2].partition("</table>")[0]
+    recent = (
+        text_of(people.viewer, "history/").partition('aria-label="Recent runs"')[2].partition("</table>")[0]
+    )
     assert "verdict-fail" in recent, "a fail stands"
 
 

@@ -60,7 +60,8 @@ def test_the_page_survives_foreign_words_in_its_tables(people, pair):
     StateChange.objects.create(
         at=timezone.now(), deployment=pair, what="verdict", check_id=EVIL[:40], after="fail", summary=EVIL
     )
-    for address in (reverse("deployment", args=[pair.slug]), reverse("deployment-events", args=[pair.slug])):
+    for name in ("deployment", "deployment-history", "deployment-events"):
+        address = reverse(name, args=[pair.slug])
         text = page_text(people.viewer.get(address))
         assert "<a href='javascript" not in text
         assert "\u202e" not in text
@@ -108,20 +109,25 @@ def test_a_figure_takes_a_fixed_number_of_queries(people, pair, django_assert_ma
         people.viewer.get(reverse("figure", args=[past.slug, name]))
 
 
-def test_the_deployment_page_takes_as_many_queries_for_a_long_past_as_for_a_short_one(people):
+@pytest.mark.parametrize(
+    "name", ["deployment", "deployment-capacity", "deployment-checks", "deployment-history"]
+)
+def test_the_deployment_page_takes_as_many_queries_for_a_long_past_as_for_a_short_one(people, name):
     counts = []
     for slug, changes in (("chat-short", 20), ("chat-long", 400)):
         past = figure_history.a_past(slug, team=people.team, changes=changes)
         with CaptureQueriesContext(
             connection,
         ) as captured:
-            assert people.viewer.get(reverse("deployment", args=[past.slug])).status_code == 200
+            assert people.viewer.get(reverse(name, args=[past.slug])).status_code == 200
         counts.append(len(captured))
     assert counts[0] == counts[1]
 
 
 def shown(people, pair):
-    return page_text(people.viewer.get(reverse("deployment", args=[pair.slug]))).replace("&nbsp;", " ")
+    return page_text(people.viewer.get(reverse("deployment-capacity", args=[pair.slug]))).replace(
+        "&nbsp;", " "
+    )
 
 
 def test_the_capacity_view_weighs_both_ways(people, pair):
@@ -162,7 +168,7 @@ def test_a_log_says_how_many_requests_the_edge_would_refuse(people, pair):
 
 
 def test_without_a_pool_the_capacity_view_says_unknown(people, pair):
-    text = page_text(people.viewer.get(reverse("deployment", args=[pair.slug])))
+    text = page_text(people.viewer.get(reverse("deployment-capacity", args=[pair.slug])))
     assert "Pool or context is unknown" in text
 
 
@@ -194,7 +200,7 @@ def test_production_that_is_too_fast_is_said_on_the_page_and_in_the_logs_headlin
         "Prompts of 32,768 to 65,535 tokens were prefilled in 0.21 s (p5 of 60 requests), while those of 16,384 to "
         "32,767 took 2 s."
     )
-    text = page_text(people.viewer.get(reverse("deployment", args=[pair.slug])))
+    text = page_text(people.viewer.get(reverse("deployment-capacity", args=[pair.slug])))
     assert sentence in text
     assert "has measured nothing here yet, and no" not in text
     assert f'href="/d/{pair.slug}/exposure/logs/{log.pk}/#prefill"' in text

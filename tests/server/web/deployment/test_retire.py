@@ -18,7 +18,7 @@ def test_it_asks_and_then_ends_audits_and_drops_keys(people, pair):
     tenant = Tenant.objects.create(deployment=pair, name="audit-a")
     tenant.credential_sealed = seal("k", place_of(tenant, "credential_sealed"), frozenset())
     tenant.save()
-    assert f'href="{PATH}"' in people.operator.get(HERE).content.decode()
+    assert f'href="{PATH}"' in people.operator.get(f"{HERE}settings/").content.decode()
     asked = people.operator.get(PATH).content.decode()
     assert "The keys of its tenants and nodes are deleted" in asked
     assert Deployment.objects.get(pk=pair.pk).retired_at is None

@@ -38,10 +38,10 @@ def test_every_request_is_shown_and_an_approver_approves_it(people, pair, client
     answer = client.post(PATH, {"act": "approve", "digest": digest(client), "reason": "read"}, follow=True)
     assert "Approved by" in page_text(answer)
     assert SessionApproval.objects.current().get().deployment == pair
-    assert "session cannot run yet" not in page_text(people.viewer.get("/d/chat-large/"))
+    assert "session cannot run yet" not in page_text(people.viewer.get("/d/chat-large/checks/"))
     people.operator.post(PATH, {"act": "withdraw"})
     assert not SessionApproval.objects.current().exists()
-    assert "session cannot run yet" in page_text(people.viewer.get("/d/chat-large/"))
+    assert "session cannot run yet" in page_text(people.viewer.get("/d/chat-large/checks/"))
 
 
 def test_who_brought_it_in_sees_why_they_cannot(people, pair, client):

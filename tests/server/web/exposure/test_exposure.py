@@ -58,6 +58,45 @@ def test_a_leak_is_a_yes(people, open_zone):
     assert "canary failed critically" in page
 
 
+def test_a_leak_that_goes_on_does_not_say_that_it_ended(people, open_zone):
+    builders.a_state(open_zone, {"canary": "fail"})
+    since(open_zone, "canary", 2)
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
+    assert "Nothing has shown that it ended." in page
+    assert "What shows the end" not in page
+
+
+def ended(pair, days, *checks):
+    """A leak until ``days`` ago; then these checks passed. Returns the run that passed."""
+    now = timezone.now()
+    builders.a_state(pair, {"canary": "fail"})
+    at = now - timedelta(days=days)
+    since(pair, "canary", 9, closed_at=at, last_confirmed=at)
+    if not checks:
+        return None
+    run = builders.a_state(pair, dict.fromkeys(checks, "pass"))
+    mine = CheckState.objects.filter(deployment=pair, closed_at=None, check_id__in=checks)
+    mine.update(since=at, last_confirmed=now, fingerprint="0123456789abcdef")
+    return run
+
+
+def test_a_leak_that_ended_says_when_and_which_run_shows_it(people, pair):
+    run = ended(pair, 3, "canary", "rejection")
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
+    day = f"{timezone.now() - timedelta(days=3):%Y-%m-%d}"
+    assert f"It had ended by {day}" in page
+    assert f"run {run.pk} found no leak within its bound." in page
+    assert f'What shows the end: <a href="/runs/{run.pk}/">run {run.pk}</a>' in page
+    assert "nothing has shown since that it ended" not in page
+
+
+def test_what_is_not_bounded_afterwards_is_no_end(people, pair):
+    ended(pair, 3, "canary")
+    page = page_text(people.viewer.get("/d/chat-large/exposure/"))
+    assert "no valid pass of canary and rejection covers the time since." in page
+    assert "It had ended" not in page
+
+
 def test_passes_bound_and_say_so(people, pair):
     run = builders.a_state(pair, {"canary": "pass", "rejection": "pass"})
     for check in ("canary", "rejection"):

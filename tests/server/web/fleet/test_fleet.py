@@ -200,7 +200,7 @@ def test_an_incident_is_above_the_table_with_its_action(people, pair):
 def test_controls_are_said_beside_the_status(people, pair):
     builders.a_state(pair, PASS)
     page = page_text(people.viewer.get("/"))
-    assert re.search(r'<a href="/d/chat-large/#checklist">\d of 9</a>', page)
+    assert re.search(r'<a href="/d/chat-large/checks/#checklist">\d of 9</a>', page)
 
 
 def test_queries_do_not_grow_with_the_fleet(people):
@@ -218,3 +218,18 @@ def _queries(client, path: str) -> int:
     with CaptureQueriesContext(connection) as seen:
         client.get(path)
     return len(seen)
+
+
+def test_a_warning_is_named_and_leads_to_its_run(people, pair):
+    run = builders.a_state(pair, PASS)
+    pair.check_states.filter(check_id="version").update(
+        warn=True, summary="An advisory may apply: <b>unknown</b>."
+    )
+    for path in ("/", "/d/chat-large/"):
+        page = page_text(people.viewer.get(path))
+        said = re.search(r'<span class="warn">warning</span>(.*?)</a>', page, re.S)
+        assert said, path
+        assert "version" in said[1]
+        assert "&lt;b&gt;unknown" in said[1]
+        assert f'href="/runs/{run.pk}/#check-version"' in said[1]
+    assert '<span class="warn">warning: version</span>' in page_text(people.viewer.get("/compliance/"))

@@ -382,3 +382,60 @@ def test_what_another_site_sent_is_not_repeated(people, incident):
             path, {"act": "cause", "cause-text": "Sent by others."}, HTTP_ORIGIN="http://evil.example"
         )
         assert "Sent by others." not in page_text(sent)
+
+
+def now_part(client, incident):
+    """The part with the stepper, and its one primary button."""
+    page = page_text(client.get(f"/incidents/{incident.pk}/"))
+    part = page.partition('id="state"')[2].partition("</section>")[0]
+    return part, re.findall(r'class="button(?: button)?-main"[^>]*>([^<]+)<', part)
+
+
+def test_every_stage_has_one_primary_button_and_release_says_why_not(people, incident):
+    operator, deployment = people.operator, incident.deployment
+    assert now_part(operator, incident)[1] == ["Mark as mitigated"]
+    assert now_part(people.viewer, incident)[1] == []
+    act(operator, incident, "mitigate", reason="Edge limit of 600,000 set.")
+    assert now_part(operator, incident)[1] == ["Record the fix"]
+    runs_version(deployment, "0.5.22")
+    act(operator, incident, "fix", **{"fix-description": "Upgraded to 0.5.22, pool raised."})
+    part, buttons = now_part(operator, incident)
+    assert buttons == ["Run the reproduction"]
+    assert "1 of 5 conditions are met" in part
+    page = page_text(operator.get(f"/incidents/{incident.pk}/"))
+    assert re.search(r'<button type="button" disabled[^>]*>Release to traffic</button>', page)
+    assert "Disabled: 4 of 5 conditions are not met." in page
+    gate = page.partition('id="gate"')[2].partition("</ul>")[0]
+    assert gate.count(">Run<span") == 4, "one for each condition that is left"
+    act(operator, incident, "replay")
+    a_finished(
+        deployment, "rejection", run=incident.replays.get().run, measures=measures(refused=[681_274, 681_275])
+    )
+    assert now_part(operator, incident)[1] == ["Run: Internal canary and boundary set"]
+    the_internal_set(deployment)
+    assert now_part(operator, incident)[1] == ["Release to traffic"]
+    assert "disabled" not in page_text(operator.get(f"/incidents/{incident.pk}/")).partition("<main")[2]
+    act(operator, incident, "release")
+    part, buttons = now_part(operator, incident)
+    assert buttons == ["Write the postmortem"]
+    assert re.search(r"Before closing: \d+ left", part)
+
+
+def test_an_incident_whose_deployment_takes_traffic_offers_the_quarantine_first(people, incident):
+    Quarantine.objects.update(valid_to=timezone.now())
+    assert now_part(people.operator, incident)[1] == ["Quarantine the deployment"]
+
+
+@pytest.mark.parametrize(
+    ("key", "checks"), [("internal", ["rejection", "canary"]), ("pool", ["pool"]), ("version", ["version"])]
+)
+def test_a_condition_is_run_from_where_it_stands(people, incident, key, checks):
+    act(people.operator, incident, "fix", **{"fix-description": "Upgraded."})
+    page = page_text(act(people.operator, incident, "run", key=key))
+    run = incident.deployment.runs.order_by("pk").last()
+    assert f"is queued as run {run.pk}" in page
+    assert sorted(run.checks) == sorted(checks)
+    count = incident.deployment.runs.count()
+    assert "met by no check" in page_text(act(people.operator, incident, "run", key="fix"))
+    assert act(people.viewer, incident, "run", key=key).status_code == 403
+    assert incident.deployment.runs.count() == count

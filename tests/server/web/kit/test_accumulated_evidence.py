@@ -8,7 +8,7 @@ import pytest
 from django.template.loader import render_to_string
 
 from kvaudit.server.audits.models import CheckState, Result, Run
-from kvaudit.server.web.deployment import page as deployment_page_module
+from kvaudit.server.web.deployment import views as deployment_views
 from kvaudit.server.web.kit.parts.accumulated_evidence import accumulated_of
 from kvaudit.server.web.runs import audit_now_views
 from tests.canary_evidence import GREEN, ON_ITS_WAY, added_up
@@ -68,7 +68,7 @@ def test_without_evidence_there_is_nothing_to_draw(told: Any) -> None:
 def test_deployment_and_run_show_it(people: Any, pair: Any, expired: bool) -> None:
     run = builders.a_state(pair, {"canary": "inconclusive"}, expired=expired)
     Result.objects.filter(run=run).update(measures={"accumulated": added_up(*ON_ITS_WAY)})
-    deployment = page_text(people.viewer.get(f"/d/{pair.slug}/"))
+    deployment = page_text(people.viewer.get(f"/d/{pair.slug}/checks/"))
     assert ("What the canary’s runs show together" in deployment) is not expired
     page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
     assert "With the runs before it" in page
@@ -85,7 +85,13 @@ def test_the_bound_stands_beside_every_green(people: Any, pair: Any, alone: bool
     )
     CheckState.objects.filter(check_id="canary").update(summary=said)
     bound = "ewer than 10.0%" if alone else "ewer than 10%"
-    for address in ("/", "/compliance/", "/compliance/csv/", f"/d/{pair.slug}/", f"/d/{pair.slug}/items/4/"):
+    for address in (
+        "/",
+        "/compliance/",
+        "/compliance/csv/",
+        f"/d/{pair.slug}/checks/",
+        f"/d/{pair.slug}/items/4/",
+    ):
         answer = people.viewer.get(address)
         body = b"".join(answer.streaming_content) if answer.streaming else answer.content
         assert f"{bound} of requests" in body.decode(), address
@@ -98,13 +104,13 @@ def test_the_button_qualifies_what_takes_no_traffic(
 ) -> None:
     run = builders.a_state(pair, {"canary": "inconclusive"})
     Result.objects.filter(run=run).update(measures={"accumulated": added_up(*ON_ITS_WAY)})
-    address = f"/d/{pair.slug}/"
+    address = f"/d/{pair.slug}/checks/"
     assert "Qualify now" not in page_text(people.operator.get(address))  # without keys it could ask nothing
-    for module in (deployment_page_module, audit_now_views):
+    for module in (deployment_views, audit_now_views):
         monkeypatch.setattr(module, "able_active", lambda *_: ["rejection", "canary"])
     assert "Qualify now" in page_text(people.operator.get(address))
     assert "Qualify now" not in page_text(people.viewer.get(address))
-    audit = f"{address}audit/"
+    audit = f"/d/{pair.slug}/audit/"
     assert people.viewer.post(audit, {"kind": "qualify"}).status_code == 403
     people.operator.post(audit, {"kind": "qualify"})
     asked = Run.objects.get(state="queued")

@@ -75,9 +75,9 @@ def test_only_a_critical_fail_has_shown_it():
     assert [(each.check, each.run) for each in found.shown] == [("rejection", 8)]
 
 
-def test_a_deployment_at_risk_says_why_below_its_headline(people, pair):
+def test_an_unsafe_deployment_says_why_on_its_first_page(people, pair):
     run = builders.a_state(pair, {**PASS, "pool": "fail", "canary": "fail"}, measures=builders.SHORT_POOL)
-    headline = page_text(people.viewer.get("/d/chat-large/")).partition("</section>")[0]
+    headline = page_text(people.viewer.get("/d/chat-large/")).partition('aria-labelledby="why"')[2]
     assert "Prefill refuses prompts from 681,274 tokens on, the door lets in up to 1,048,569." in headline
     assert '<a href="/library/#KVA-001">KVA-001</a>' in headline
     assert f'Shown: <a href="/runs/{run.pk}/#check-canary">canary, run {run.pk}</a>.' in headline

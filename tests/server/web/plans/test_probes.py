@@ -1,4 +1,4 @@
-"""Active probes: who may pause, resume and consent, and that it is recorded."""
+"""Active checks: who may pause, resume and consent, and that it is recorded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ def test_a_pause_of_one_deployment(people, pair):
     assert people.stranger.post(PATH, {"act": "pause"}).status_code == 404
     assert people.viewer.post(PATH, {"act": "pause"}).status_code == 403
     assert not Pause.objects.exists()
-    page = page_text(people.operator.post(PATH, {"act": "pause", "reason": "load test"}, follow=True))
-    assert "active probes paused" in page
-    assert "load test" in page
+    answer = people.operator.post(PATH, {"act": "pause", "reason": "load test"}, follow=True)
+    assert answer.redirect_chain == [("/d/chat-large/settings/", 302)]
+    for page in (page_text(answer), page_text(people.viewer.get("/d/chat-large/"))):
+        assert "load test" in page
+        assert "paused</span>" in page
     people.operator.post(PATH, {"act": "resume"})
     assert not Pause.objects.current().exists()
     assert Pause.objects.exists(), "what was stays on record"
@@ -44,13 +46,13 @@ def test_the_whole_fleet_takes_a_fleet_wide_operator(people, pair, client):
     client.force_login(a_user(role="operator"))
     client.post("/probes/", {"act": "pause", "reason": "incident"})
     assert Pause.objects.current().get().deployment is None
-    assert "for the whole fleet" in page_text(people.viewer.get("/d/chat-large/"))
+    assert "for the whole fleet" in page_text(people.viewer.get("/d/chat-large/settings/"))
     client.post("/probes/", {"act": "resume"})
     assert not Pause.objects.current().exists()
 
 
 def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
-    assert ">Audit with prompts<" not in page_text(people.operator.get("/d/chat-large/"))
+    assert ">Run active checks<" not in page_text(people.operator.get("/d/chat-large/"))
     answer = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, follow=True)
     assert "No check that sends prompts can run here yet" in page_text(answer)
     assert not Run.objects.exists()
@@ -58,7 +60,7 @@ def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
         tenant = Tenant.objects.create(deployment=pair, name=name)
         set_tenant_key(tenant=tenant, key=f"sk-{name}", actor="system:tests")
     answer = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, follow=True)
-    left_out = "3 left out: no consent (give it under Active probes): rejection, coherence, canary."
+    left_out = "3 left out: no consent (give it in the deployment’s Settings): rejection, coherence, canary."
     assert page_text(answer).count(left_out) == 2  # as a message, and where it goes on
     part = people.operator.post("/d/chat-large/audit/", {"kind": "active"}, headers={"HX-Request": "true"})
     assert left_out in page_text(part)
@@ -66,7 +68,7 @@ def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
         role=a_user(team=people.team, role="approver").memberships.get().role
     )
     people.operator.post(PATH, {"act": "consent"})
-    assert ">Audit with prompts<" in page_text(people.operator.get("/d/chat-large/"))
+    assert ">Run active checks<" in page_text(people.operator.get("/d/chat-large/"))
     people.operator.post("/d/chat-large/audit/", {"kind": "active"})
     first, run = Run.objects.order_by("pk")
     assert run.kind == "active"
@@ -78,9 +80,9 @@ def test_prompts_are_offered_only_where_they_can_be_sent(people, pair):
 def test_a_suspension_says_why_and_ends_with_a_reason(people, pair):
     suspend_probes(deployment=pair, reason="After a prompt of 2,047 tokens nothing answered any more.")
     page = page_text(people.operator.get("/d/chat-large/"))
-    assert "active probes suspended" in page
+    assert "active checks suspended" in page
     assert "2,047 tokens" in page
-    assert "an operator of its team resumes them" in page
+    assert "an operator of its team resumes them" in page_text(people.operator.get("/d/chat-large/settings/"))
     assert people.viewer.post(PATH, {"act": "resume", "reason": "please"}).status_code == 403
     answer = people.operator.post(PATH, {"act": "resume"})
     refused = page_text(answer)

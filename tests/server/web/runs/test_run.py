@@ -349,7 +349,7 @@ def test_a_queued_run_says_what_it_waits_for(people, pair):
         run = builders.a_run(pair, state="queued", **fields)
         type(run).objects.filter(pk=run.pk).update(kind="active")
         page = page_text(people.viewer.get(f"/runs/{run.pk}/"))
-        recent = page_text(people.viewer.get("/d/chat-large/")).partition("Recent runs")[2]
+        recent = page_text(people.viewer.get("/d/chat-large/history/")).partition("Recent runs")[2]
         return page, recent
 
     for page in said():

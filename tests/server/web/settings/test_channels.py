@@ -255,7 +255,7 @@ def test_a_removed_channel_is_gone_with_its_messages(admin):
     assert "<b>gone" not in page
     assert not OutboxMessage.objects.exists()
     assert admin.get(one(channel)).status_code == 404
-    assert "nobody is told" in page
+    assert "Alerts are off: no channel configured." in page
 
 
 def test_hostile_names_and_problems_are_only_shown(admin):

@@ -190,7 +190,7 @@ def test_both_pages_take_as_many_queries_for_any_fleet(people, pair, django_asse
 
 
 def test_the_deployment_leads_to_its_pins(people, pair):
-    assert f'href="{ONE}"' in page_text(people.viewer.get("/d/chat-large/"))
+    assert f'href="{ONE}"' in page_text(people.viewer.get("/d/chat-large/settings/"))
 
 
 def test_a_retired_deployment_still_shows_its_pins(people):

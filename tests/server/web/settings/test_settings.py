@@ -24,7 +24,7 @@ def test_an_administrator_reaches_every_setting(people, pair):
     page = page_text(as_(an_admin()).get("/settings/"))
     for address in ("/import/", "/plans/", "/plans/#probes", "/checklist/", "/zone/", "/password/"):
         assert f'href="{address}"' in page
-    assert "none, so nobody is told" in page
+    assert "alerts are off: no channel configured" in page
     assert 'href="/settings/" aria-current="page"' in page
 
 

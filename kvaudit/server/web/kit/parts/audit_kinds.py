@@ -1,5 +1,4 @@
-"""Which checks an "Audit now" may ask for: those that only read, or those that send prompts; and which of these
-it left out."""
+"""Which checks a person may run now: the passive ones, or the active ones; and which of these were left out."""
 
 from __future__ import annotations
 
@@ -39,4 +38,4 @@ def left_out(run: Run) -> str:
     then = Q(valid_from__lte=run.created_at) & (Q(valid_to=None) | Q(valid_to__gt=run.created_at))
     if not wanted or Consent.objects.filter(then, deployment=run.deployment_id).exists():
         return ""
-    return f"{len(wanted)} left out: no consent (give it under Active probes): {', '.join(wanted)}."
+    return f"{len(wanted)} left out: no consent (give it in the deployment’s Settings): {', '.join(wanted)}."

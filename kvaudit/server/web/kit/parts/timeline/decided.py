@@ -17,7 +17,7 @@ MOST = 500
 
 
 def decided_about(deployment: Deployment, now: datetime) -> list[Span]:
-    """Waivers in force then or now, of the deployment or its team, incidents, and pauses of active probes.
+    """Waivers in force then or now, of the deployment or its team, incidents, and pauses of active checks.
     Three queries."""
     return [*_waivers(deployment, now), *_incidents(deployment), *_pauses(deployment)]
 
