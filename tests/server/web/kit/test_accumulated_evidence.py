@@ -85,7 +85,13 @@ def test_the_bound_stands_beside_every_green(people: Any, pair: Any, alone: bool
     )
     CheckState.objects.filter(check_id="canary").update(summary=said)
     bound = "ewer than 10.0%" if alone else "ewer than 10%"
-    for address in ("/", "/compliance/", "/compliance/csv/", f"/d/{pair.slug}/", f"/d/{pair.slug}/items/4/"):
+    for address in (
+        "/",
+        "/compliance/",
+        "/compliance/csv/",
+        f"/d/{pair.slug}/checks/",
+        f"/d/{pair.slug}/items/4/",
+    ):
         answer = people.viewer.get(address)
         body = b"".join(answer.streaming_content) if answer.streaming else answer.content
         assert f"{bound} of requests" in body.decode(), address
