@@ -47,7 +47,7 @@ class Unsent:
     idle_allowance: float = 0.0
     entry_sets_salts: bool = False
     salts: Mapping[str, str] = field(default_factory=dict)
-    template: Mapping[str, int] = field(default_factory=dict)
+    templates: Mapping[tuple[Mode, str], int] = field(default_factory=dict)
 
     def room(self, prompt_tokens: int, wanted: int) -> int:
         top = self.limits.context or self.limits.first_rejected
