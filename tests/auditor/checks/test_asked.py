@@ -59,12 +59,12 @@ def test_the_same_body_sent_twice_is_kept_for_both_requests():
 
 
 def test_a_full_canary_keeps_the_evidence_of_every_request():
-    from kvaudit.auditor.checks.canary.probe import ROUNDS
     from kvaudit.auditor.checks.canary.sender import CONTROLS_EACH
+    from kvaudit.auditor.checks.canary.thin import FULL
 
     pieces = [
         Evidence(kind, f"{n:064x}", f"POST /x, round {n}")
-        for n in range(ROUNDS * 6 + 4 * CONTROLS_EACH)
+        for n in range(FULL * 6 + 4 * CONTROLS_EACH)
         for kind in ("request", "response", "sealed")
     ]
     one_each = [Evidence(piece.kind, f"{at:064x}", piece.source) for at, piece in enumerate(pieces)]
