@@ -99,7 +99,9 @@ def test_a_verified_hit_ends_the_set_and_what_follows_is_not_passed_over(sent: A
     ]
     assert "ends the set" in results[1].summary
     above = [one[1] for one in sent if one[1] >= N]
-    assert above == [N] + [N + 1] * 4  # whose nonce still comes, then two that miss, each with its identical repeat
+    assert (
+        above == [N] + [N + 1] * 4
+    )  # whose nonce still comes, then two that miss, each with its identical repeat
 
 
 def test_a_wedged_engine_ends_the_set(sent: Any) -> None:
