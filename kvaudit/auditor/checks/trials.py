@@ -195,6 +195,8 @@ def unfinished(done: int, planned: int, of: str, reason: str) -> str:
         return reason
     done = min(done, planned)
     missing = planned - done
+    if not missing:
+        return f"all {planned} {of} were done, and what followed some of them up was not: {reason}"
     return f"{done} of {planned} {of} were done and {missing} {'is' if missing == 1 else 'are'} missing: {reason}"
 
 
