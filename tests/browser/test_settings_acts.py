@@ -80,7 +80,7 @@ def test_a_webhook_s_secret_is_shown_once(visit):
 @pytest.mark.parametrize("javascript", [True, False])
 def test_what_runs_is_pinned_and_the_pin_ended(visit, javascript):
     builders.a_pair("chat-large", team=a_team("platform"))
-    page = visit(java_script_enabled=javascript).go("/d/chat-large/")
+    page = visit(java_script_enabled=javascript).go("/d/chat-large/settings/")
     page.get_by_role("link", name="Version pins").click()
     page.get_by_label(re.compile("^Reason for")).fill("frozen for the audit")
     page.get_by_role("button", name="Pin sglang==0.5.22").click()

@@ -12,6 +12,7 @@ from kvaudit.auditor import checks
 from kvaudit.auditor.checks.descriptor import Meaning
 from kvaudit.auditor.verdict import Verdict
 from kvaudit.server.audits.state.status import status_of
+from kvaudit.server.audits.state.tiers import Tier
 from kvaudit.server.checklists.evaluation import Status
 from kvaudit.server.checklists.models import Assessed
 from kvaudit.server.fleet.models import Deployment
@@ -73,7 +74,7 @@ def test_every_consumer_says_the_same(check: str, severity: str) -> None:
     status = status_of(Deployment.objects.get(pk=deployment.pk))
     assert status.verdict is Verdict.FAIL or check in checks.where("planned_only")
     row = FleetRow(deployment.pk, deployment.slug, "", "", status)
-    assert row.told.startswith("shown by") is leak, "fleet page"
+    assert (row.tier is Tier.LEAK) is leak, "fleet page"
     answer = traffic_gate.answer(deployment)
     if check not in traffic_gate.NOT_ASKED:
         assert answer.verdict is not Verdict.PASS, "gate"

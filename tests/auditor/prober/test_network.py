@@ -218,9 +218,10 @@ def test_calibration_finds_the_most_exact_way(server: servers.Behaviour, mode: M
         await asking.calibrate()
         prompt = await asking.framed(draw_marker(seeded(1)), 900, Tail(" Code Q:"))
         reply = await asking.ask("A", prompt, max_tokens=8)
-        return asking.mode, dict(asking.template), reply.prompt_tokens or 0
+        assert asking.mode is not None
+        return asking.mode, asking.templates[asking.mode, "A"], reply.prompt_tokens or 0
 
-    assert with_server(server, use) == (mode, {"A": added}, 900)
+    assert with_server(server, use) == (mode, added, 900)
 
 
 @pytest.mark.parametrize(
