@@ -12,6 +12,7 @@ from typing import Any
 from kvaudit.auditor.checks.misses import FLIPS, LOOK_AT_MISSES
 from kvaudit.auditor.checks.prober_protocol import Trace
 from kvaudit.auditor.prober.provenance import Origin, Provenance
+from kvaudit.auditor.prober.registry import MARKER
 from kvaudit.auditor.stats.bounds import at_least, binomial_limit
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -37,6 +38,7 @@ TALKATIVE = (
 RUN_CANARY = "Run canary with more rounds: one word may be chance, a second one in its place is not."
 TWICE = 2
 GUESSED = 0.001
+DOUBTED = 0.05
 
 
 @dataclass(slots=True)
@@ -128,8 +130,8 @@ def _worse(
         )
     if result.verdict is not Verdict.PASS:
         return result
-    if traces:
-        return _open(result, f"Not shown either way: {_suspicion(traces[0])}", RUN_CANARY)
+    if suspicious := _suspicious(traces, guesses):
+        return _open(result, f"Not shown either way: {_suspicion(suspicious[0])}", RUN_CANARY)
     if exceeding := provenance.exceeding:
         return _open(
             result, f"Not shown either way: {_excess(*next(iter(exceeding.items())))}", LOOK_AT_SEALED
@@ -158,11 +160,23 @@ def _reserved(result: Result, provenance: Provenance) -> Result:
 def _answers_of_others(traces: Sequence[Trace], guesses: Sequence[float]) -> list[Trace]:
     """Foreign nonces and facts where two different ones came back, and more of them than guesses among the words of
     the list would hit: a weak model that says some noun names a live one now and then."""
-    found = [trace for trace in traces if trace.kind != "marker"]
+    found = [trace for trace in traces if trace.kind != MARKER]
     if len({trace.words for trace in found}) < TWICE:
         return []
-    by_chance = at_least(len(found), max(len(guesses), len(found)), max(guesses, default=0.0))
-    return found if by_chance < GUESSED else []
+    return found if _by_chance(found, guesses) < GUESSED else []
+
+
+def _suspicious(traces: Sequence[Trace], guesses: Sequence[float]) -> list[Trace]:
+    """What forbids a pass: pieces of markers, and words of others that guessing would hardly hit. After hundreds of
+    prompts half of the list is live, and a word that was missed names one of them as often as not."""
+    others = [trace for trace in traces if trace.kind != MARKER]
+    unlikely = bool(others) and _by_chance(others, guesses) < DOUBTED
+    return [trace for trace in traces if trace.kind == MARKER or unlikely]
+
+
+def _by_chance(found: Sequence[Trace], guesses: Sequence[float]) -> float:
+    """The chance that guesses hit so many live words."""
+    return at_least(len(found), max(len(guesses), len(found)), max(guesses, default=0.0))
 
 
 def _sentence(leaked: Sequence[Trace]) -> str:
@@ -174,7 +188,7 @@ def _sentence(leaked: Sequence[Trace]) -> str:
     )
     what = (
         f"{first.run} of 6 marker words in a row"
-        if first.kind == "marker"
+        if first.kind == MARKER
         else f"{len(leaked)} answers gave what another request had asked for"
     )
     where = "" if first.where == "text" else f", not in its text but in its {first.where}"
@@ -183,7 +197,7 @@ def _sentence(leaked: Sequence[Trace]) -> str:
 
 
 def _suspicion(trace: Trace) -> str:
-    if trace.kind == "marker":
+    if trace.kind == MARKER:
         whose = "a marker that nobody was sent" if trace.decoy else "another request's marker"
         return (
             f"{trace.run} words of {whose} came back in a row in the answer to a prompt of "

@@ -86,7 +86,10 @@ def test_what_came_back_decides(traces: list[Trace], verdict: Verdict, said: str
         (2, 2, 0.02, Verdict.FAIL),
         (2, 2, 0.2, Verdict.INCONCLUSIVE),  # a fifth of the list is live
         (5, 5, 0.2, Verdict.FAIL),
-        (5, 30, 0.2, Verdict.INCONCLUSIVE),  # a weak model that says some noun
+        (5, 30, 0.2, Verdict.PASS),  # a weak model that says some noun
+        (1, 1, 0.4, Verdict.PASS),  # after hundreds of prompts
+        (1, 1, 0.01, Verdict.INCONCLUSIVE),
+        (12, 30, 0.2, Verdict.INCONCLUSIVE),
         (25, 30, 0.2, Verdict.FAIL),
     ],
 )
