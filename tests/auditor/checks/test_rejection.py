@@ -9,7 +9,7 @@ import pytest
 
 from kvaudit.auditor import checks as registry
 from kvaudit.auditor.checks.contract import Audit, History, Rules
-from kvaudit.auditor.checks.misses import Miss
+from kvaudit.auditor.checks.misses import Compared, Miss
 from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Reply, Trace
 from kvaudit.auditor.checks.rejection.probe import LadderSeen
 from kvaudit.auditor.checks.rejection.verdict import stranded
@@ -231,6 +231,16 @@ def test_a_leak_at_the_limit_needs_short_prompts_that_are_read(
     seen = ladder(N=at_limit)
     seen.misses.of("").controls = short
     assert judged("rejection", seen).verdict is verdict
+
+
+def test_a_length_that_is_known_to_be_missed_says_so_where_the_budget_ended_the_climb() -> None:
+    seen = ladder()
+    seen.stopped = "The budget is used up."
+    sides = ([seen_as("N-64", N - 64, nonce=read) for _ in range(10)] for read in (False, True))
+    seen.misses.of("").compared["N-64"] = Compared(N - 64, *sides)
+    result = judged("rejection", seen)
+    assert result.verdict is OPEN
+    assert "10 of 10 answers did not give" in result.summary
 
 
 def test_a_refused_key_is_no_dead_server() -> None:

@@ -133,6 +133,11 @@ def withheld(ladder: Ladder) -> str:
     return f"Not shown either way: {NO_CONSENT}" if ladder.seen.withheld else ""
 
 
+def known_misses(ladder: Ladder) -> str:
+    misses = ladder.seen.misses
+    return misses.why_no_pass if any(way.differs for way in misses) else ""
+
+
 def stopped(ladder: Ladder) -> str:
     seen = ladder.seen
     if not seen.stopped:

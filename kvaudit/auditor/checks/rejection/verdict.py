@@ -59,6 +59,7 @@ RULES: tuple[Rule[Ladder], ...] = (
     Rule("no control", OPEN, said.no_control, "Ask a model, or a route, that answers what a short prompt asks for "
          "(kvaudit probe --model, --entry)."),
     Rule("unshown above", OPEN, said.unshown_above, LOOK_AT_MISSES, warn=True),
+    Rule("misses that more of the climb would not explain", OPEN, said.known_misses, LOOK_AT_MISSES, warn=True),
     Rule("stopped", OPEN, said.stopped, lambda ladder: needed(ladder.seen.stopped)),
     Rule("no limit", OPEN, said.no_limit, "Give the nodes' URLs so that their limits can be read, or declare the "
          "context."),
