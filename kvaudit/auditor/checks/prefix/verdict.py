@@ -98,12 +98,15 @@ def _stolen_salt(seen: PrefixSeen) -> str:
     )
 
 
+DRIFTED = (
+    "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared."
+)
+
+
 def _drifted(seen: PrefixSeen) -> str:
     if seen.timing is None or not seen.timing.drifted:
         return ""
-    return (
-        "Two halves of the same timing arm differ: the target drifted meanwhile and times cannot be compared."
-    )
+    return DRIFTED
 
 
 def _faster(seen: PrefixSeen) -> str:
