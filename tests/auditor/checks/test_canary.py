@@ -27,7 +27,7 @@ from kvaudit.auditor.checks.prober_protocol import Limits, Outcome
 from kvaudit.auditor.checks.serving import Role, Serving
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.engines.completion import Mode
-from kvaudit.auditor.prober import NetworkProber, Permission
+from kvaudit.auditor.prober import NetworkProber, Permission, run_wide
 from kvaudit.auditor.stats.bounds import effective_bound, lower_bound
 from kvaudit.auditor.text.markers import as_measure, draw_marker, live, seeded
 from kvaudit.auditor.text.spelling import Prompt
@@ -50,7 +50,7 @@ from tests.auditor.checks.active import (
     nothing_asked,
     seen_as,
 )
-from tests.auditor.checks.leaks import all_but_last, always, middle, reading_others
+from tests.auditor.checks.leaks import LAST, all_but_last, always, middle, reading_others
 
 FAIL, PASS, OPEN, ERROR = Verdict.FAIL, Verdict.PASS, Verdict.INCONCLUSIVE, Verdict.ERROR
 WORDS = ("amber", "falcon", "meadow", "velvet", "harbor", "cedar")
@@ -500,6 +500,20 @@ def test_a_miss_is_followed_up_at_once(replayed: bool, read: bool, kind: MissKin
     assert [one.kind for one in misses.found] == [kind]
     assert len(sent) == asked
     assert misses.differs is (kind is MissKind.PERSISTENT)
+
+
+def test_words_of_others_in_the_place_of_the_own_are_asked_for_again() -> None:
+    """Only the last page of long prompts is another tenant's: no marker ever shows, and the question is theirs. One
+    budget of a few prompts is enough, since the others plant again before the same question."""
+    meddle = reading_others(
+        lambda length: range(max(0, length - LAST), length), lambda length, start, rng: length >= 1_000
+    )
+    few = Permission(consent=True, seed=7, prompt_tokens=120_000)
+    result, _, prober = in_lab("canary", ["healthy"], permission=few, meddle=meddle, prefill_pool=16_384)
+    found = prober.registry
+    worse = run_wide.judged(result, found.traces, prober.provenance, found.guesses)
+    assert (worse.verdict, worse.severity) == (FAIL, "critical"), worse.summary
+    assert "answers gave what another request had asked for" in worse.summary
 
 
 def test_a_server_that_forgets_at_some_lengths_does_not_pass() -> None:

@@ -48,8 +48,9 @@ def note(seen: CanarySeen, asked: Asked, *, control: bool) -> None:
 
 
 async def follow_up(misses: Misses, missed: Trial, ways: Ways, *, above: bool) -> None:
-    """Ask the identical prompt and a fresh one; ten at this length beside ten short ones where both miss. Short ones
-    first where none was asked this way yet, since a miss says nothing without them."""
+    """Ask the identical prompt and a fresh one; ten at this length beside ten short ones where both miss, but not
+    ``above`` the limit, where no answer is forgiven anyhow. Short ones first where none was asked this way yet, since a
+    miss says nothing without them."""
     for _ in range(0 if misses.controls else FIRST_CONTROLS):
         await ways.short()
     known = len(misses.found) >= MOST_FOLLOWED and misses.control_rate > OFTEN
@@ -60,7 +61,7 @@ async def follow_up(misses: Misses, missed: Trial, ways: Ways, *, above: bool) -
     fresh = await ways.fresh()
     miss = Miss(missed, replay, fresh.nonce, above=above)
     misses.add(miss)
-    if miss.kind is MissKind.PERSISTENT and missed.name not in misses.compared:
+    if miss.kind is MissKind.PERSISTENT and not above and missed.name not in misses.compared:
         compared = misses.compared[missed.name] = Compared(missed.tokens)
         for _ in range(REPEATS):
             compared.at.append(await ways.fresh())

@@ -25,6 +25,8 @@ LEAST_VICTIM = 2_048
 REPEATS_OF_SUSPICION = 10
 MORE_AFTER_A_HIT = 5
 REPLAYED_ROUNDS = 3
+SECOND_WORDS = 2
+MARKER = "marker"
 
 
 def cells(limits: Limits, consent: bool, drawn: Cell, *, chained: bool = False) -> tuple[Cell, ...]:
@@ -150,12 +152,25 @@ class CanarySender:
         cell = question.cell
         if answer.asked.trial.missed and cell.name not in (CONTROL, SURFACING):
             question = replace(question, tail=answer.asked.tail)
+            if any(trace.kind != MARKER for trace in answer.asked.trial.traces):
+                await self._second_word(question)
             await follow_up(
                 misses_of(self._seen, answer.asked),
                 answer.asked.trial,
                 self._ways(question, answer),
                 above=cell.above,
             )
+
+    async def _second_word(self, question: Question) -> None:
+        """After an answer that gave the word of another request: let the others plant again, and ask once more. One
+        such word may be a favourite of the model's, a new one in its place is not (`prober.run_wide` decides)."""
+        limits = self._prober.limits
+        longest = limits.longest_safe or question.cell.tokens
+        planting = Cell("victim", min(max(question.cell.tokens + limits.page, LEAST_VICTIM), longest))
+        for other in (tenant for tenant in self._prober.tenants if tenant != question.tenant):
+            for _ in range(SECOND_WORDS):
+                await self._asked(replace(question, cell=planting, tenant=other), repeated=True)
+                await self._asked(question, repeated=True)
 
     async def _asked(self, question: Question, *, repeated: bool = False) -> Answer:
         """`Stop` at a verified hit: one decides; a few more requests, with consent, say how often it happens."""
