@@ -1,11 +1,12 @@
 """Whatever a stranger sends costs time in proportion to its length, or is given up with a sentence.
 
-Processor time of one and of four sizes: a square would need sixteen times as much. A second look decides,
-since a busy machine warms up as it likes.
+Processor time of one and of four sizes: a square would need sixteen times as much. The least of several looks decides,
+since a busy machine only ever adds to it.
 """
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -15,6 +16,7 @@ from tests.costly import Costly, cases, outcome
 SIZE = 60_000
 STEP = 4
 MOST = 10.0  # times the processor time of a quarter
+LOOKS = 12
 FLOOR = 0.02  # seconds that a measurement may be off
 
 
@@ -27,8 +29,9 @@ def seconds(case: Costly, size: int) -> float:
 
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.name)
 def test_time_grows_with_the_length(case: Costly) -> None:
-    for _ in range(3):
-        short, long = seconds(case, SIZE), seconds(case, STEP * SIZE)
+    short = long = math.inf
+    for _ in range(LOOKS):
+        short, long = min(short, seconds(case, SIZE)), min(long, seconds(case, STEP * SIZE))
         if long <= MOST * short + FLOOR:
             return
     pytest.fail(f"{STEP} times the input took {long / short:.1f} times as long ({short:.3f} s, {long:.3f} s)")
