@@ -14,7 +14,15 @@ from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.misses import Compared, Miss, MissKind
 from kvaudit.auditor.checks.misses_by_way import MissesByWay
 from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
-from kvaudit.auditor.checks.trials import NONCE_ROOM, VOID_SHARE, Trial, harmed, trial, voids
+from kvaudit.auditor.checks.trials import (
+    FAILED,
+    NONCE_ROOM,
+    Trial,
+    already_void,
+    harmed,
+    how_it_failed,
+    trial,
+)
 from kvaudit.auditor.checks.ways import EITHER, Way, Ways
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw, Marker, draw_marker
@@ -44,8 +52,6 @@ FAILURES = 3
 REPLAY, CONTROL = "replay", "control"
 FOLLOWING_UP = (REPLAY, CONTROL)
 """Names of trials that are not a check's own: its counts leave them out."""
-
-_FAILED = (Outcome.FAILED, Outcome.BROKEN, Outcome.TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,14 +299,11 @@ class Asker:
         """`Stop` where sending more can only cost."""
         keys = [(cell.name, ""), (cell.name, found.mode)]
         for key in keys:
-            self._failed[key] = self._failed[key] + 1 if found.outcome in _FAILED else 0
+            self._failed[key] = self._failed[key] + 1 if found.outcome in FAILED else 0
         if any(self._failed[key] >= FAILURES for key in keys):
-            why = f"{found.outcome.value} ({found.status}{f': {found.error}' if found.error else ''})"
             raise Stop(
-                f"Stopped after {FAILURES} failures in a row, the last at {found.tokens:,} tokens: {why}."
+                f"Stopped after {FAILURES} failures in a row, the last at {found.tokens:,} tokens: "
+                f"{how_it_failed(found)}."
             )
-        void = sum(not one.outcome.valid and one.outcome is not Outcome.CANCELLED for one in self.trials)
-        if self.planned and void > VOID_SHARE * self.planned:
-            raise Stop(
-                f"Stopped, since {voids(self.trials)} of {self.planned} planned trials already forbid a pass."
-            )
+        if why := already_void(self.trials, self.planned):
+            raise Stop(why)

@@ -45,6 +45,10 @@ class Outcome(StrEnum):
         return self in (Outcome.ANSWERED, Outcome.EMPTY, Outcome.CUT, Outcome.REFUSED, Outcome.HIDDEN)
 
 
+MARKER, NONCE, FACT = "marker", "nonce", "fact"
+"""Kinds of a trace."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """Something of another request that came back in an answer: ``words`` are ours, so they may be shown.

@@ -168,6 +168,23 @@ def voids(trials: Iterable[Trial]) -> str:
     )
 
 
+FAILED = (Outcome.FAILED, Outcome.BROKEN, Outcome.TIMED_OUT)
+
+
+def how_it_failed(one: Trial) -> str:
+    """ "failed (500: out of memory)"."""
+    return f"{one.outcome.value} ({one.status}{f': {one.error}' if one.error else ''})"
+
+
+def already_void(trials: Sequence[Trial], planned: int) -> str:
+    """Why a run need not go on: more void trials than a pass may have, whatever comes; "" while that is open, or where
+    it is not known how many are planned."""
+    void = sum(not one.outcome.valid and one.outcome is not Outcome.CANCELLED for one in trials)
+    if not planned or void <= VOID_SHARE * planned:
+        return ""
+    return f"Stopped, since {voids(trials)} of {planned} planned trials already forbid a pass."
+
+
 MOST_KEPT = 1_500
 """Pieces of one result: request, answer and sealed text of every request of a full canary, which asks about 440."""
 

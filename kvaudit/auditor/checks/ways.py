@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from kvaudit.auditor.checks.node_coverage import listed
 from kvaudit.auditor.checks.prober_protocol import Prober
 from kvaudit.auditor.checks.trials import Trial
 from kvaudit.auditor.engines.completion import Mode
@@ -24,6 +25,11 @@ EITHER = (True, False)
 FORMS = ((True, "streamed"), (False, "whole"))
 
 
+def delivery(stream: bool) -> str:
+    """The form in words."""
+    return dict(FORMS)[stream]
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
     """A route, streamed or not."""
@@ -31,8 +37,12 @@ class Way:
     mode: Mode
     stream: bool
 
+    @property
+    def delivery(self) -> str:
+        return delivery(self.stream)
+
     def __str__(self) -> str:
-        return f"{self.mode}, {'streamed' if self.stream else 'whole'}"
+        return f"{self.mode}, {self.delivery}"
 
 
 def every_way(modes: Sequence[Mode], streams: Sequence[bool] = EITHER) -> tuple[Way, ...]:
@@ -89,8 +99,3 @@ def asked_as(trials: Iterable[Trial]) -> str:
     modes = list(dict.fromkeys(one.mode for one in known))
     forms = [name for stream, name in FORMS if any(one.stream is stream for one in known)]
     return f" Asked as {listed(modes)}, {listed(forms)}."
-
-
-def listed(names: Sequence[str]) -> str:
-    """ "a, b and c"."""
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]

@@ -11,12 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from kvaudit.auditor.checks.prober_protocol import Trace
+from kvaudit.auditor.checks.prober_protocol import FACT, MARKER, NONCE, Trace
 from kvaudit.auditor.text.markers import Marker, words
 from kvaudit.auditor.text.matcher import Match, Matcher, normal_words
 from kvaudit.auditor.text.prompts import NONCE_KEY, Contents
-
-MARKER, NONCE, FACT = "marker", "nonce", "fact"
 
 
 @dataclass(frozen=True, slots=True)

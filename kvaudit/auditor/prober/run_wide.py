@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kvaudit.auditor.checks.misses import FLIPS, LOOK_AT_MISSES
-from kvaudit.auditor.checks.prober_protocol import Trace
+from kvaudit.auditor.checks.node_coverage import listed
+from kvaudit.auditor.checks.prober_protocol import MARKER, Trace
 from kvaudit.auditor.prober.provenance import Origin, Provenance
-from kvaudit.auditor.prober.registry import MARKER
 from kvaudit.auditor.stats.bounds import at_least, binomial_limit
 from kvaudit.auditor.verdict import Result, Verdict
 
@@ -63,7 +63,7 @@ class RunMisses:
             return result
         return _open(
             result,
-            f"Not shown either way: {self.unexplained} of {self.answers} answers of {_and(self.checks)} did not give "
+            f"Not shown either way: {self.unexplained} of {self.answers} answers of {listed(self.checks)} did not give "
             "what their own prompt asked for, and asking again does not explain them. Each check forgives one; "
             f"together {self._allowed} would be chance.",
             LOOK_AT_MISSES,
@@ -85,10 +85,6 @@ class RunMisses:
     def _allowed(self) -> int:
         asked = max(self.controls, 1)
         return max(1, binomial_limit(self.answers, self.unknown / asked + min(self.flipped / asked, FLIPS)))
-
-
-def _and(names: Sequence[str]) -> str:
-    return " and ".join(", ".join(names).rsplit(", ", 1))
 
 
 def judged(
@@ -145,7 +141,7 @@ def _reserved(result: Result, provenance: Provenance) -> Result:
     said = {mode: one for mode, one in provenance.by_mode.items() if one.talkative}
     strange = next(((mode, one) for mode, one in said.items() if one.strange), None)
     if said:
-        limits = f"{result.does_not_prove} {TALKATIVE.format(modes=_and(list(said)))}".strip()
+        limits = f"{result.does_not_prove} {TALKATIVE.format(modes=listed(list(said)))}".strip()
         result = replace(result, does_not_prove=limits)
     if strange is None:
         return result

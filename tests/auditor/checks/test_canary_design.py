@@ -10,7 +10,6 @@ import pytest
 
 from kvaudit.auditor.checks.canary.asking import Cell
 from kvaudit.auditor.checks.canary.design import (
-    LONGEST_TEXT,
     NONCE,
     PHRASE,
     WINDOW,
@@ -29,6 +28,7 @@ from kvaudit.auditor.checks.canary.strata import (
     draw_lengths,
 )
 from kvaudit.auditor.checks.prober_protocol import Limits
+from kvaudit.auditor.checks.ways import LONGEST_TEXT
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import seeded
 

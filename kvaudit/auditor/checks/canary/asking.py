@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import orjson
 
 from kvaudit.auditor.checks.asker import CONTROL, REPLAY, replayed
-from kvaudit.auditor.checks.canary.design import LONGEST_TEXT, NONCE, PHRASE, SURFACING, WINDOW, Way
+from kvaudit.auditor.checks.canary.design import NONCE, PHRASE, SURFACING, WINDOW
 from kvaudit.auditor.checks.canary.follow_up import note
 from kvaudit.auditor.checks.canary.seen import Asked, CanarySeen, Sighting, UnknownAnswer
 from kvaudit.auditor.checks.canary.strata import FINE
 from kvaudit.auditor.checks.evidence_source import labelled_evidence
 from kvaudit.auditor.checks.prober_protocol import Outcome, Prober, Reply, Stop
 from kvaudit.auditor.checks.trials import Trial, harmed, trial
+from kvaudit.auditor.checks.ways import LONGEST_TEXT, Way
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Marker, draw_marker
 from kvaudit.auditor.text.matcher import Match, Matcher, frame_numbers

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 
 from kvaudit.auditor.checks.asker import FAILURES
 from kvaudit.auditor.checks.canary.seen import Asked
-from kvaudit.auditor.checks.prober_protocol import Outcome
-from kvaudit.auditor.checks.trials import VOID_SHARE, voids
-
-FAILED = (Outcome.FAILED, Outcome.BROKEN, Outcome.TIMED_OUT)
+from kvaudit.auditor.checks.trials import FAILED, already_void, how_it_failed
 
 
 def why_no_more(asked: Sequence[Asked], limit: int | None, planned: int) -> str:
@@ -23,12 +20,8 @@ def why_no_more(asked: Sequence[Asked], limit: int | None, planned: int) -> str:
     shortest = min((one.tokens for one in below if one.outcome in FAILED), default=0)
     last = [one for one in below if shortest and one.tokens >= shortest][-FAILURES:]
     if len(last) == FAILURES and all(one.outcome in FAILED for one in last):
-        why = f"{last[-1].outcome.value} ({last[-1].status}{f': {last[-1].error}' if last[-1].error else ''})"
         return (
             f"Stopped after {FAILURES} failures in a row of prompts of {shortest:,} tokens and more, the last at "
-            f"{last[-1].tokens:,}: {why}."
+            f"{last[-1].tokens:,}: {how_it_failed(last[-1])}."
         )
-    void = sum(not one.outcome.valid and one.outcome is not Outcome.CANCELLED for one in below)
-    if planned and void > VOID_SHARE * planned:
-        return f"Stopped, since {voids(below)} of {planned} planned trials already forbid a pass."
-    return ""
+    return already_void(below, planned)

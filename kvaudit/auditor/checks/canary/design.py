@@ -13,6 +13,7 @@ from itertools import combinations, product
 from typing import Any
 
 from kvaudit.auditor.checks.canary.strata import BOUNDARY, DrawnLength, shuffled
+from kvaudit.auditor.checks.ways import LONGEST_TEXT, Way
 from kvaudit.auditor.engines.completion import Mode
 from kvaudit.auditor.text.markers import Draw
 
@@ -26,26 +27,6 @@ SURFACING = "surfacing"
 
 QUALIFYING = (PHRASE, NONCE, PHRASE, WINDOW, NONCE, PHRASE)
 """Tails in turn of rounds that qualify a build: most that a window's prompt holds is no phrase, so a few must do."""
-
-LONGEST_TEXT = 65_536
-"""Tokens of a prompt that is sent as text: the tokenizer must count all of it, several times for an exact length.
-Longer ones go as token ids, where the target takes such."""
-
-
-def delivery(stream: bool) -> str:
-    return "streamed" if stream else "whole"
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How a round is asked: a route, streamed or not."""
-
-    mode: Mode
-    stream: bool
-
-    @property
-    def delivery(self) -> str:
-        return delivery(self.stream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvaudit.auditor.checks.canary.design import delivery
 from kvaudit.auditor.checks.canary.dirtying import Record
 from kvaudit.auditor.checks.misses import Misses
 from kvaudit.auditor.checks.prober_protocol import Limits
 from kvaudit.auditor.checks.serving import Serving
 from kvaudit.auditor.checks.trials import Trial
+from kvaudit.auditor.checks.ways import delivery
 from kvaudit.auditor.text.markers import Marker
 from kvaudit.auditor.verdict import Evidence
 

@@ -9,12 +9,13 @@ from kvaudit.auditor.checks.asker import CONTROL
 from kvaudit.auditor.checks.canary.asking import Answer, Asking, Cell, Question
 from kvaudit.auditor.checks.canary.breaking_off import why_no_more
 from kvaudit.auditor.checks.canary.counting import FILLING, Counting
-from kvaudit.auditor.checks.canary.design import LONGEST_TEXT, PHRASE, PHRASES, SURFACING, Round, Way
+from kvaudit.auditor.checks.canary.design import PHRASE, PHRASES, SURFACING, Round
 from kvaudit.auditor.checks.canary.follow_up import Ways, follow_up, misses_of
 from kvaudit.auditor.checks.canary.seen import CanarySeen
 from kvaudit.auditor.checks.canary.strata import BOUNDARY
-from kvaudit.auditor.checks.prober_protocol import Limits, Outcome, Prober, Stop
+from kvaudit.auditor.checks.prober_protocol import MARKER, Limits, Outcome, Prober, Stop
 from kvaudit.auditor.checks.trials import Trial
+from kvaudit.auditor.checks.ways import LONGEST_TEXT, Way
 
 CONTROL_TOKENS = 512
 CONTROLS_EACH = 20
@@ -26,7 +27,6 @@ REPEATS_OF_SUSPICION = 10
 MORE_AFTER_A_HIT = 5
 REPLAYED_ROUNDS = 3
 SECOND_WORDS = 2
-MARKER = "marker"
 
 
 def cells(limits: Limits, consent: bool, drawn: Cell, *, chained: bool = False) -> tuple[Cell, ...]:

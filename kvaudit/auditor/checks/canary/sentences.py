@@ -5,6 +5,7 @@ from __future__ import annotations
 from kvaudit.auditor.checks.canary.design import PHRASE
 from kvaudit.auditor.checks.canary.matrix import surfacing_of
 from kvaudit.auditor.checks.canary.seen import CanarySeen, Sighting
+from kvaudit.auditor.checks.node_coverage import listed
 from kvaudit.auditor.stats.bounds import interval
 
 LEAST_SURFACING = 0.5
@@ -35,12 +36,8 @@ def asked_how(seen: CanarySeen) -> str:
         frozenset(streams), "streamed and whole"
     )
     lengths = [one.trial.tokens for one in seen.asked if one.drawn] or [0]
-    told = f"Asked: {_and(modes)}, {whole}, {min(lengths):,} to {max(lengths):,} tokens."
+    told = f"Asked: {listed(modes) or 'nothing'}, {whole}, {min(lengths):,} to {max(lengths):,} tokens."
     return f"{told} Not asked: {', '.join(seen.untested)}." if seen.untested else told
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join(", ".join(names).rsplit(", ", 1)) if names else "nothing"
 
 
 def fail_sentence(seen: CanarySeen, hits: list[Sighting]) -> str:

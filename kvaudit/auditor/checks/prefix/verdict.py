@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kvaudit.auditor.checks.node_coverage import listed
 from kvaudit.auditor.checks.prefix.contents import FAIL as GARBLED
 from kvaudit.auditor.checks.prefix.contents import OPEN as DOUBTFUL
 from kvaudit.auditor.checks.prefix.contents import Recall, recalls
@@ -24,7 +25,7 @@ from kvaudit.auditor.checks.trials import (
     void_share,
     voids,
 )
-from kvaudit.auditor.checks.ways import asked_as, listed, ways_asked
+from kvaudit.auditor.checks.ways import asked_as, ways_asked
 from kvaudit.auditor.engines import CACHED_TOKENS_FLAGS
 from kvaudit.auditor.verdict import Result, Verdict
 
