@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,6 +23,12 @@ class Role:
     def pool(self) -> int | None:
         known = [pool for pool in self.pools.values() if pool is not None]
         return sum(known) if known and len(known) == len(self.pools) else None
+
+
+def largest_pool(roles: Iterable[Role]) -> int | None:
+    """Tokens of the role with the largest pools; None where one is not known."""
+    pools = [role.pool for role in roles]
+    return None if not pools or None in pools else max(pool for pool in pools if pool is not None)
 
 
 @dataclass(frozen=True, slots=True)

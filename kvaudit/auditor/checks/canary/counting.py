@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from kvaudit.auditor.checks.canary.dirtying import Record
 from kvaudit.auditor.checks.canary.seen import CanarySeen
 from kvaudit.auditor.checks.prober_protocol import Prober
+from kvaudit.auditor.checks.serving import largest_pool
 
 FILLING = "filling"
 """Name of the prompts that fill the pools before the rounds."""
@@ -30,10 +31,9 @@ def pools_to_fill(prober: Prober) -> int:
     """Tokens that a run serves before its rounds, as planned: 0 where pools are unknown, or where only what was
     freed last can be read."""
     serving = prober.serving
-    pools = [role.pool for role in serving.roles]
-    if serving.last_freed_first or serving.unsure or not pools or None in pools:
+    if serving.last_freed_first or serving.unsure:
         return 0
-    return max(pool for pool in pools if pool is not None)
+    return largest_pool(serving.roles) or 0
 
 
 def may_fill(prober: Prober) -> bool:

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kvaudit.auditor.checks.serving import Role
+from kvaudit.auditor.checks.serving import Role, largest_pool
 
 LAST = (0.5, 1.0, 1.5)
 AGO = ((0.5, 1.25), (0.8, 1.1))
@@ -51,8 +51,7 @@ class Record:
     @property
     def pool(self) -> int | None:
         """Tokens of the role with the largest pools; None where one is not known."""
-        pools = [role.pool for role in self.roles]
-        return None if not pools or None in pools else max(pool for pool in pools if pool is not None)
+        return largest_pool(self.roles)
 
     @property
     def blind(self) -> bool:
@@ -85,12 +84,11 @@ class Record:
         since = self._since(plant, read, answered)
         if self.last_freed_first:
             return since
-        pools = [role.pool for role in self.roles]
-        if not pools or None in pools or self.missing(read) > 0:
+        if self.pool is None or self.missing(read) > 0:
             return 0.0
         end = self._total[read]
         shares = [since]
-        for pool in {pool for pool in pools if pool}:
+        for pool in {role.pool for role in self.roles if role.pool}:
             shares += [self._between(end - size * pool, end) for size in LAST]
             shares += [self._between(end - far * pool, end - near * pool) for near, far in AGO]
         return min(shares)
